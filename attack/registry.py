@@ -8,7 +8,7 @@ from attack.frame import Attack
 
 MODULES = (
     "engine", "kills", "models", "inputs", "returns", "runs", "strangers", "escapes", "agents", "viewing", "gateway",
-    "clusters", "full", "own",
+    "serving", "clusters", "full", "own",
 )  # fmt: skip
 
 

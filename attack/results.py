@@ -29,6 +29,8 @@ ROWS: dict[str, tuple[str, ...]] = {
     "tasks that return anything": ("returns",),
     "escapes": ("judge", "sandbox", "sql", "pages", "agents"),
     "calls at the gateway's endpoint, 12 a case": ("gateway", "gateway-requests"),
+    "servers of sessions ended, killed or without a disk": ("serve",),
+    "bursts of clients that go, up to 70 a case": ("serve-gone",),
     "model folders and checkpoints": ("model-folders", "checkpoints"),
     "run folders": ("runs", "runs-resumed"),
     "run folders whose files name code": ("strangers", "strangers-pages"),

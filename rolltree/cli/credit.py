@@ -15,6 +15,7 @@ from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import CREDITS, credits, load_credit
 from rolltree.errors import RolltreeError
+from rolltree.tree.atomic import check_writable
 from rolltree.tree.jsonl import credit_lines, read, write_credit
 from rolltree.tree.table import table
 
@@ -97,6 +98,8 @@ def _list(arguments: Sequence[str]) -> int:
 
 def _compute(name: str, asked: CreditArguments, credit: Any) -> int:
     kept(asked.nodes, asked.out)
+    if asked.out is not None:
+        check_writable(asked.out)
     forest = read(asked.nodes)
     if not len(forest):
         raise RolltreeError(f"{asked.nodes} holds no trees; give a file with nodes")

@@ -22,7 +22,7 @@ from rolltree.errors import unknown
 from rolltree.lab.arms import setting
 from rolltree.metrics.log import read_metrics
 from rolltree.train.lock import held
-from rolltree.tree.atomic import new_file
+from rolltree.tree.atomic import check_writable, new_file
 
 ABOUT = """Say what is wrong with the rollouts of a run, with the numbers, the nodes that show it and suggested fixes.
 
@@ -71,6 +71,8 @@ def run(arguments: Sequence[str]) -> int:
         if detector not in detectors():
             raise unknown("detector", detector, detectors(), "rolltree doctor --list shows them")
     kept(asked.run, asked.out)
+    if asked.out is not None:
+        check_writable(asked.out)
     report = examine(open_run(asked.run, asked.model), thresholds(map(setting, asked.set)), only=asked.only)
     if not (asked.set or asked.only):
         _note(asked.run, report)
@@ -93,7 +95,7 @@ def _note(run: Path, report: Report) -> None:
     from rolltree.doctor.live import note_report  # it loads torch, which --help does not need
 
     steps = [int(line["step"]) for line in read_metrics(log)]
-    with suppress(PermissionError):  # of a run that may only be read
+    with suppress(OSError):  # of a run that may only be read, or on a disk that is full
         note_report(run, report, max(steps, default=0))
 
 

@@ -13,6 +13,7 @@ from rolltree.analysis.step_rows import RowRules
 from rolltree.cli.common import emit, first_name, parse
 from rolltree.errors import RolltreeError
 from rolltree.tree import Tree
+from rolltree.tree.atomic import check_writable
 
 if TYPE_CHECKING:
     from rolltree.analysis.step_head import FittedHead
@@ -61,6 +62,9 @@ def run(arguments: Sequence[str]) -> int:
         raise RolltreeError("which rollouts? rolltree labels RUN --out FILE; give a run folder or a file of nodes")
     if asked.out is None:
         raise RolltreeError(f"where to? give --out {'head.npz' if asked.kind == 'head' else 'rows.jsonl'}")
+    if asked.out.exists() and not asked.overwrite:
+        raise RolltreeError(f"{asked.out} exists and is kept as it is; give another --out, or --overwrite")
+    check_writable(asked.out)
     from rolltree.view.source import open_source  # loads Arrow, which --help needs none of
 
     source = open_source(asked.run, asked.model)
@@ -102,8 +106,6 @@ def _head(asked: LabelsArguments, out: Path, trees: Sequence[Tree], model: str) 
 
     if out.suffix != ".npz":
         raise RolltreeError(f"{out} does not end in .npz, as a head's file does; give another --out")
-    if out.exists() and not asked.overwrite:
-        raise RolltreeError(f"{out} exists and is kept as it is; give another --out, or --overwrite")
 
     async def fit() -> FittedHead:
         engine = LocalEngine(load_model(model))

@@ -29,6 +29,7 @@ from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
 from rolltree.task.sandbox.held_back import hold_back
 from rolltree.tree import Forest
+from rolltree.tree.atomic import check_writable
 from rolltree.tree.jsonl import write
 from rolltree.tree.parquet import save
 from rolltree.visible import visible
@@ -245,3 +246,4 @@ def _check(asked: RolloutArguments) -> None:
             raise RolltreeError(f"{option} {path} exists and is kept as it is; give another name")
         if path is not None:
             hold_back(path)
+            check_writable(path, option)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import os
 import secrets
 import signal
+import sys
+import threading
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from rolltree.amounts import Tokens
@@ -17,13 +22,14 @@ from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_templ
 from rolltree.errors import RolltreeError
 from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.gateway import Gateway, GatewayBounds
+from rolltree.gateway.tree_folder import TreeFolder
 from rolltree.origins import is_loopback
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.recipe.swap import named, scored_answers
+from rolltree.train.lock import FolderLock
 from rolltree.tree import Forest
-from rolltree.tree.parquet import save
 
 if TYPE_CHECKING:
     from rolltree.cluster.pool import PoolEngine
@@ -39,10 +45,14 @@ ABOUT = """Answer programs that speak OpenAI or Anthropic, and keep what they do
   rolltree serve --host 0.0.0.0 --token SECRET
 
 A program is pointed at http://127.0.0.1:8080/s/NAME/v1, where NAME is its session: one rollout of one item. Its end
-and reward are sent to /s/NAME/end and /s/NAME/reward. Ctrl-C ends the server and writes --out.
+and reward are sent to /s/NAME/end and /s/NAME/reward, and are answered once the session is written to --out. Ctrl-C
+ends the server.
 
 With --strategy each call is answered by a search: a recipe grows a tree on the prompt and hands over its best path.
 """
+
+ENGINE_SECONDS = 2.0
+"""Seconds that the engine has to end its step once everything is written."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +76,7 @@ class ServeArguments(ClusterArguments):
     strategy_tokens: Tokens | None = None
     """Most tokens that a search may sample for one answer; as many as the recipe wants when left out."""
     searches: Path | None = None
-    """Save the trees of the searches here as Parquet at the end."""
+    """Save the trees of the searches in this folder as Parquet, each with its session's end."""
     task: str = ""
     """A task whose verifier judges final answers: a name (rolltree tasks), FILE.jsonl, FILE.parquet, hf:NAME:SPLIT."""
     level: int | None = None
@@ -101,7 +111,7 @@ class ServeArguments(ClusterArguments):
     session_tokens: Tokens = 1_000_000
     """Most sampled tokens of one session."""
     out: Path | None = None
-    """Save the forest here as Parquet at the end."""
+    """Save the sessions in this folder as Parquet, each as it ends; a folder of an earlier server is gone on with."""
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -110,27 +120,34 @@ def run(arguments: Sequence[str]) -> int:
     at_least(1, items=asked.items, max_tokens=asked.max_tokens, concurrent=asked.concurrent)
     at_least(1, session_calls=asked.session_calls, session_tokens=asked.session_tokens)
     at_least(0, port=asked.port)
-    for option, path in (("--out", asked.out), ("--searches", asked.searches)):
-        if path is not None and path.exists():
-            raise RolltreeError(f"{option} {path} exists and is kept as it is; give another name")
     parts = _strategy(asked)
     if asked.trust_remote_code:
         trust_code()
     in_template(asked.policy, asked.chat_template)
     with ExitStack() as stack:
+        about = {"policy": asked.policy, "task": asked.task}
+        out = _folder("--out", asked.out, {"holds": "sessions", **about}, stack)
+        searches = _folder("--searches", asked.searches, {"holds": "searches", **about}, stack)
         pool = None
         if asked.cluster:
             task = asked_task(asked.task or "countdown", asked.level, asked.policy)
             pool, _ = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
-        searches = Forest()
-        gateway = asyncio.run(_serve(asked, pool, parts, searches))
-    if asked.out is not None:
-        save(gateway.forest, asked.out)
-        print(f"{len(gateway.sessions)} sessions of {len(gateway.forest)} items are in {asked.out}")
-    if asked.searches is not None:
-        save(searches, asked.searches)
-        print(f"{len(searches)} trees of searches are in {asked.searches}")
-    return 0
+        return asyncio.run(_serve(asked, pool, parts, out, searches))
+
+
+def _folder(option: str, path: Path | None, about: dict[str, str], stack: ExitStack) -> TreeFolder | None:
+    """The folder of an option, held by this process; refused before anything is served where it cannot be written."""
+    if path is None:
+        return None
+    folder = TreeFolder(path, about, option)
+    lock = FolderLock(path)
+
+    def release() -> None:
+        with suppress(OSError):  # the folder may be gone by then, which was said
+            lock.release()
+
+    stack.callback(release)
+    return folder
 
 
 def _strategy(asked: ServeArguments) -> Parts | None:
@@ -148,9 +165,10 @@ def _strategy(asked: ServeArguments) -> Parts | None:
     return None
 
 
-async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | None, searches: Forest) -> Gateway:
-    from itertools import islice
-
+async def _serve(
+    asked: ServeArguments, pool: PoolEngine | None, parts: Parts | None, out: TreeFolder | None,
+    searches: TreeFolder | None,
+) -> int:  # fmt: skip
     from rolltree.engine.choose import choose_engine
     from rolltree.gateway.server import serving
     from rolltree.policy.device import place
@@ -163,10 +181,13 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | 
 
         check(parts, engine, PromptTask())
 
+        numbers = itertools.count()
+
         def keep(grown: Forest) -> None:
-            for tree in grown if asked.searches is not None else ():
-                tree.id = f"{tree.id}/{len(searches)}"  # a prompt may be asked again with the same seed
-                searches.add(tree)
+            if searches is not None:
+                for tree in grown:
+                    tree.id = f"{tree.id}/{next(numbers)}"  # a prompt may be asked again with the same seed
+                    searches.changed(tree)
 
         engine = SearchedEngine(
             engine, parts.strategy, asked.strategy_tokens, asked.seed, frozen_peers(parts.peers, asked.policy), keep
@@ -177,20 +198,63 @@ async def _serve(asked: ServeArguments, pool: PoolEngine | None, parts: Parts | 
     )  # fmt: skip
     task = asked_task(asked.task, asked.level, asked.policy) if asked.task else None
     choice = AnswerChoice(*scored_answers(asked.use_answers), task) if asked.use_answers else None
-    gateway = Gateway(engine, asked.policy, task, bounds, choice)
+    gateway = Gateway(engine, asked.policy, task, bounds, choice, out=out, searches=searches)
     gateway.aliases, gateway.ignored = asked.served_model_name, frozenset(asked.ignore_fields)
     if task is not None:
-        gateway.items.update({item.id: item for item in islice(task.items("train", asked.seed), asked.items)})
+        gateway.items.update({item.id: item for item in itertools.islice(task.items("train", asked.seed), asked.items)})
     token = asked.token or ("" if is_loopback(asked.host) else secrets.token_urlsafe(24))
-    stopped = asyncio.Event()
     try:
         async with serving(gateway, asked.host, asked.port, token) as (address, _):
-            for sign in (signal.SIGINT, signal.SIGTERM):
-                asyncio.get_running_loop().add_signal_handler(sign, stopped.set)
+            stopped = _when_told()
             print(f"{asked.policy} answers at {address}/s/NAME/v1 (one session for each NAME); Ctrl-C ends", flush=True)
             if token and not asked.token:
                 print(f"Clients show this key: {token}", flush=True)
             await stopped.wait()
+        code = _said(gateway)
+        if not asked.cluster and asked.engine != "vllm":  # these have processes of their own, which must end first
+            _end_after(ENGINE_SECONDS, code)
     finally:
         await engine.close()
-    return gateway
+    return code
+
+
+def _when_told() -> asyncio.Event:
+    """Set by a signal that ends the server. A second one ends it at once, as the system would."""
+    loop, stopped = asyncio.get_running_loop(), asyncio.Event()
+    signs = [sign for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if _heard(sign)]
+
+    def hear(number: int, frame: FrameType | None) -> None:
+        for sign in signs:
+            signal.signal(sign, signal.SIG_DFL)
+        loop.call_soon_threadsafe(stopped.set)
+
+    for sign in signs:
+        signal.signal(sign, hear)
+    return stopped
+
+
+def _heard(sign: signal.Signals) -> bool:
+    """Whether a signal ends the server: SIGHUP does unless somebody chose to ignore it, as nohup does."""
+    return sign != signal.SIGHUP or signal.getsignal(sign) is not signal.SIG_IGN
+
+
+def _said(gateway: Gateway) -> int:
+    """Print where everything is; the exit code is 1 where something stands nowhere."""
+    code = 0
+    for folder, what in ((gateway.out, f"{len(gateway.sessions)} sessions"), (gateway.searches, "the searches")):
+        if folder is not None:
+            where = f"{folder.folder} and {folder.elsewhere}" if folder.elsewhere is not None else f"{folder.folder}"
+            print(f"{what} are in {where}", flush=True)
+            if folder.unsaved:
+                print(
+                    f"rolltree: {folder.unsaved} trees could not be written and are lost", file=sys.stderr, flush=True
+                )
+                code = 1
+    return code
+
+
+def _end_after(seconds: float, code: int) -> None:
+    """End the program where an engine is in the middle of a long step; everything is written by now."""
+    timer = threading.Timer(seconds, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rolltree.cli.common import console, kept, leading_names, parse
 from rolltree.errors import RolltreeError
+from rolltree.tree.atomic import check_writable
 from rolltree.view.server import ViewConfig, serve
 from rolltree.view.source import RunSource, open_sources
 
@@ -60,6 +61,7 @@ def _file(sources: list[RunSource], asked: ViewArguments, out: Path) -> int:
         raise RolltreeError(f"--html writes one tree of one run, and {len(sources)} were named; name one")
     source = sources[0]
     kept(source.path, out)
+    check_writable(out, "--html")
     step, tree = chosen_tree(source, asked.step, asked.tree)
     written = write_html(source, step, tree, out, overwrite=asked.overwrite)
     at = "" if step is None else f" of step {step}"

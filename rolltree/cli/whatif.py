@@ -14,11 +14,12 @@ from rolltree.cli.common import at_least, at_most, console, emit, first_name, gr
 from rolltree.errors import RolltreeError
 from rolltree.policy.trust import trust_code
 from rolltree.recipe.stored import Given
+from rolltree.tree.atomic import check_writable
 from rolltree.view.decisive import newest_step
 from rolltree.view.source import RunSource, open_source
 from rolltree.view.text import pieces_of
 from rolltree.view.whatif import ShownWhatIf, shown_whatif, signed
-from rolltree.view.whatif_saved import SavedWhatIf, saved_whatif, saved_whatifs
+from rolltree.view.whatif_saved import SavedWhatIf, beside, saved_whatif, saved_whatifs
 from rolltree.visible import visible
 
 ABOUT = """What if a rollout had gone on otherwise: sample continuations from a place
@@ -114,6 +115,7 @@ def run(arguments: Sequence[str]) -> int:
 def _grow(source: RunSource, asked: WhatIfArguments, node: int) -> SavedWhatIf:
     from rolltree.view.whatif_grow import WhatIfQuestion, grow_whatif  # loads torch, which --help does not need
 
+    check_writable(beside(source), "the folder of what-ifs", folder=True)
     step = newest_step(source) if asked.step is None else asked.step
     tree = asked.tree or _only_tree(source, step)
     return asyncio.run(grow_whatif(source, WhatIfQuestion(

@@ -12,6 +12,7 @@ from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import GatewaySession
 from rolltree.gateway.template import Template, template_of
+from rolltree.gateway.tree_folder import TreeFolder
 from rolltree.generate.answers import verdict_of
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
@@ -56,6 +57,10 @@ class Gateway:
     """Names of models that clients may ask for beside `model`; "*" takes any."""
     ignored: frozenset[str] = frozenset()
     """Fields of calls that are taken for not sent."""
+    out: TreeFolder | None = None
+    """Where sessions are written down."""
+    searches: TreeFolder | None = None
+    """Where the searches behind their answers are written down."""
     clock: Callable[[], float] = time.monotonic
     forest: Forest = field(default_factory=Forest)
     sessions: dict[str, GatewaySession] = field(default_factory=dict[str, GatewaySession])
@@ -66,6 +71,7 @@ class Gateway:
         token_codec(self.engine, "the gateway")
         self.template = template_of(getattr(self.engine.codec, "tokenizer", None))
         self._began = self.clock()
+        self._looked = 0.0
         if self.choice is not None:
             self.choice.check(self.engine)
 
@@ -85,8 +91,9 @@ class Gateway:
         if id not in self.forest:
             self.forest.add(Tree(id, (), task="" if self.task is None else self.task.name, item=id))
         session = GatewaySession(
-            name, self.engine, self.template, self.forest[id], self.now, self.choice, self.items.get(id)
-        )
+            name, self.engine, self.template, self.forest[id], self.now, self.choice, self.items.get(id),
+            on_outcome=None if self.out is None else self.out.changed,
+        )  # fmt: skip
         self.sessions[name] = session
         session.tree.event("start", None, f"session {name}", at=self.now(), session=name)
         return session
@@ -148,6 +155,16 @@ class Gateway:
             idle = self.now() - session.touched
             if not session.ended and not session.busy and idle > self.bounds.idle_seconds:
                 session.end(None, f"nothing was heard for {idle:.0f} s")
+
+    async def keep(self, *, answers: bool = False) -> None:
+        """Write down what has ended since, and its searches; with `answers` also what open sessions were answered."""
+        if self.out is not None and answers:
+            now = self.now()
+            self.out.changed(*(one.tree for one in self.sessions.values() if one.touched >= self._looked))
+            self._looked = now
+        for folder in (self.searches, self.out):
+            if folder is not None:
+                await folder.keep()
 
     def close(self) -> None:
         """End what has not ended: those sessions have no outcome."""

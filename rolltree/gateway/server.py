@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import random
 import time
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rolltree.engine.protocol import Codec, token_codec
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.gateway import Gateway
-from rolltree.gateway.request import beside, error_body, guarded, key_of, number, read_body, text
+from rolltree.gateway.request import beside, error_body, guarded, key_of, number, read_body, refusal, text
 from rolltree.gateway.session import OnText, SessionReply
 from rolltree.gateway.wire import WIRES, understood
 from rolltree.gateway.wire.protocol import Event, WireFormat, Written
@@ -29,6 +30,10 @@ SWEEP = 5.0
 """Seconds between looks for silent sessions."""
 CHARACTERS = 32
 """What decoding one token by itself costs, in characters of a body that is read."""
+ANSWERS = 6
+"""At each so many-th look what was answered in open sessions is written down too."""
+LEAVE = 1.0
+"""Seconds that calls have to stop when the server ends; what they sampled by then is kept."""
 
 
 class Server:
@@ -39,13 +44,17 @@ class Server:
         self.token, self.local = token, local
         self.waiting = 0
         self.slots = asyncio.Semaphore(gateway.bounds.concurrent)
+        self._answering = set[asyncio.Task[Any]]()
+        self._ending = False
 
     def app(self) -> web.Application:
         """The routes."""
         from aiohttp import web
 
         guard = guarded(self.token, local=self.local)
-        app = web.Application(client_max_size=self.gateway.bounds.body_bytes, middlewares=[guard])
+        app = web.Application(
+            client_max_size=self.gateway.bounds.body_bytes, middlewares=[self._followed(), guard]
+        )  # fmt: skip
         app.router.add_get("/health", _health)
         for prefix in ("", "/s/{session}"):
             for wire in WIRES:
@@ -138,6 +147,7 @@ class Server:
             session.rewarded(reward, body["call"])
         else:
             session.end(reward, "rewarded by the client")
+        await self.gateway.keep()
         return web.json_response({"session": session.name, "ended": session.ended or None})
 
     async def _end(self, request: web.Request) -> web.Response:
@@ -146,14 +156,48 @@ class Server:
 
         session, body = self.gateway.known(request.match_info["session"]), await read_body(request)
         if (final := text(body, "final")) is not None:
-            return web.json_response(await self.gateway.verified(session, final))
+            try:
+                verdict = await self.gateway.verified(session, final)
+            finally:
+                await self.gateway.keep()
+            return web.json_response(verdict)
         if body.get("reward") is not None:
             session.end(number(body, "reward"), "rewarded by the client")
         else:
             session.end(None, (text(body, "failed") or "ended without a reward")[:10_000])
+        await self.gateway.keep()
         return web.json_response({"session": session.name, "ended": session.ended})
 
+    async def end(self) -> None:
+        """Answer nobody any more. Whoever sends half a body or reads slowly is not waited for."""
+        self._ending = True
+        end = asyncio.get_running_loop().time() + LEAVE
+        for task in self._answering:
+            task.cancel()
+        if self._answering:
+            await asyncio.wait(self._answering, timeout=LEAVE)
+        if leaving := {task for session in self.gateway.sessions.values() for task in session.leaving}:
+            await asyncio.wait(leaving, timeout=max(0.0, end - asyncio.get_running_loop().time()))
+
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _followed(self) -> Any:
+        """Knows what is being answered, so that it can be ended."""
+        from aiohttp import web
+
+        @web.middleware
+        async def follow(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
+            if self._ending:
+                return refusal(GatewayError("the server is ending", 503))
+            if (task := asyncio.current_task()) is None:
+                return await handler(request)
+            self._answering.add(task)
+            try:
+                return await handler(request)
+            finally:
+                self._answering.discard(task)
+
+        return follow
 
     def _name(self, request: web.Request) -> str:
         """The session of a call: from its path, a header, or what stands behind ":" in its key."""
@@ -188,7 +232,8 @@ async def serving(
     if not token and not local:
         raise GatewayError(f"{host} can be reached from other machines, so clients must show a token; give one")
     server = Server(gateway, token, local=local)
-    runner = Runner(server.app(), handler_cancellation=True, access_log=None)
+    # What a client still sends or reads is waited for twice as long as `shutdown_timeout` at the end.
+    runner = Runner(server.app(), handler_cancellation=True, access_log=None, shutdown_timeout=LEAVE / 2)
     await runner.setup()
     sweeper = asyncio.create_task(_sweep(gateway))
     try:
@@ -204,14 +249,19 @@ async def serving(
         sweeper.cancel()
         with suppress(asyncio.CancelledError):
             await sweeper
-        await runner.cleanup()
+        for site in list(runner.sites):
+            await site.stop()
+        await server.end()
         gateway.close()
+        await gateway.keep()
+        await runner.cleanup()
 
 
 async def _sweep(gateway: Gateway) -> None:
-    while True:
+    for look in itertools.count(1):
         await asyncio.sleep(SWEEP)
         gateway.expire()
+        await gateway.keep(answers=look % ANSWERS == 0)
 
 
 def written_for(body: dict[str, Any], model: str, codec: Codec) -> Written:

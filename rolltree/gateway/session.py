@@ -67,6 +67,10 @@ class GatewaySession:
     """Tokens that were sampled for it."""
     ended: str = ""
     """Why no call is answered any more."""
+    on_outcome: Callable[[Tree], None] | None = None
+    """Told of the tree once something was said of the outcome: an end, or a reward."""
+    leaving: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
+    """Calls whose client has gone, until what they had sampled is written down."""
 
     def __post_init__(self) -> None:
         self.contexts = Contexts(self.codec, self.template, lambda text: tokens_of(self.engine, text, "a call"))
@@ -116,6 +120,7 @@ class GatewaySession:
         for node in self.record.calls[call].answers.values():
             if node.id not in self.record.passed:
                 node.scores["step_reward"] = node.scores.get("step_reward", 0.0) + reward
+        self._told()
 
     def end(self, reward: float | None, why: str, parts: dict[str, float] | None = None) -> list[Node]:
         """End the session: every context's last node gets the outcome; without a reward they have failed."""
@@ -132,9 +137,14 @@ class GatewaySession:
                 self.tree.event("verify", node, why, at=self.now(), reward=reward, session=self.name)
         if not ends:
             self.tree.event("fail" if reward is None else "note", None, f"{self.name}: {why}, and nothing was sampled")
+        self._told()
         return ends
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _told(self) -> None:
+        if self.on_outcome is not None:
+            self.on_outcome(self.tree)
 
     def _placed(self, ask: Ask) -> ContextPrompt:
         try:
@@ -174,7 +184,7 @@ class GatewaySession:
                 return [await run for run in runs]
             return [await self._streamed(runs[0], stops, on_text)]
         except (asyncio.CancelledError, ConnectionError):
-            await self._given_up(call, runs)
+            await asyncio.shield(self._left(call, runs))
             raise
         except Exception as error:
             for run in runs:
@@ -233,9 +243,21 @@ class GatewaySession:
         answer = read(self.codec, self.template, prompt.ask, sample, stops, name)
         return answer, self.contexts.said(prompt, sample.actions, answer.text, answer.message or None).number
 
-    async def _given_up(self, call: RecordedCall, runs: Sequence[Generation]) -> None:
+    def _left(self, call: RecordedCall, runs: Sequence[Generation]) -> asyncio.Task[None]:
+        """Stop a call whose client has gone. Who waits may be cancelled again: a broken pipe comes with a hang-up."""
         for run in runs:
             run.stop("abort")
+        task = asyncio.create_task(self._given_up(call, runs))
+        self.busy += 1
+        self.leaving.add(task)
+        task.add_done_callback(self._gone)
+        return task
+
+    def _gone(self, task: asyncio.Task[None]) -> None:
+        self.busy -= 1
+        self.leaving.discard(task)
+
+    async def _given_up(self, call: RecordedCall, runs: Sequence[Generation]) -> None:
         for run in runs:
             with suppress(Exception):  # a dead engine: nothing more to keep
                 sample = await run

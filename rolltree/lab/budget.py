@@ -22,6 +22,7 @@ from rolltree.lab.trace import LabError
 from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.terminal import Terminal
+from rolltree.tree.atomic import check_writable
 from rolltree.tree.values import loads
 
 Lines = Sequence[Mapping[str, Any]]
@@ -56,6 +57,8 @@ class BudgetConfig:
 
 def main(config: BudgetConfig, console: Console | None = None) -> int:
     """Print the page, and write it where asked."""
+    if config.out is not None:
+        check_writable(config.out)
     made = page(config.run, config.top)
     if config.out is not None:
         write_html(made, config.out)

@@ -27,6 +27,7 @@ from rolltree.recipe.registry import RECIPES, recipes
 from rolltree.recipe.stored import Given, StoredNames
 from rolltree.terminal import Terminal
 from rolltree.tree import Forest, Tree, jsonl, parquet
+from rolltree.tree.atomic import check_writable
 from rolltree.tree.json_text import read_json
 
 
@@ -65,6 +66,8 @@ def main(config: CardConfig, console: Console | None = None) -> int:
     """Write card.json and card.md, and print one of them."""
     from rolltree.lab.card_text import markdown
 
+    if config.out is not None:
+        check_writable(config.out, folder=True)
     made = card(config.run, Given(recipe=config.recipe))
     folder = config.out or (config.run if config.run.is_dir() else config.run.parent)
     # Several files may lie in one folder, and each has its card.

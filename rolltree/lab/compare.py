@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shlex
 import sys
 import time
@@ -42,6 +41,7 @@ from rolltree.lab.trace import Axis, LabError, Trace, write_json
 from rolltree.rollout.widths import width_of
 from rolltree.task.registry import policy_of_task
 from rolltree.terminal import Terminal
+from rolltree.tree.atomic import check_writable
 
 Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 """An option that may be given several times."""
@@ -258,8 +258,8 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
             eval_every=config.eval_every, eval_items=config.eval_items, eval_samples=config.eval_samples,
             max_tokens=config.max_tokens,
         )  # fmt: skip
-    for folder in (config.out, config.cache):
-        _check_place(folder)
+    for option, folder in (("--out", config.out), ("--cache", config.cache)):
+        check_writable(folder, option, folder=True)
     seeds = range(config.first_seed, config.first_seed + config.seeds)
     chosen = arms(config.recipes, (*(knobs_of(config.regime) if config.regime else ()), *config.set), config.sweep)
     if config.frozen:
@@ -350,13 +350,6 @@ def _check_judging(least: float, confidence: float, target: float | None) -> Non
         raise LabError(f"the least gain {least} is no size; give 0 or a share above it (0.02 = 2 points)")
     if target is not None and not 0 < target <= 1:
         raise LabError(f"the target {target} is no share; give a pass@1 between 0 and 1, as in 0.5 for half")
-
-
-def _check_place(folder: Path) -> None:
-    """Refuse a folder that nothing can be written into, before anything is spent."""
-    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    if not nearest.is_dir() or not os.access(nearest, os.W_OK):
-        raise LabError(f"nothing can be written to {folder}: {nearest} is no folder to write into; give another")
 
 
 def _make_all(

@@ -22,6 +22,7 @@ from rolltree.lab.trace import LabError
 from rolltree.lab.void import acted
 from rolltree.task.data.flags import DataFlags
 from rolltree.terminal import Terminal
+from rolltree.tree.atomic import check_writable
 
 
 @dataclass(frozen=True)
@@ -72,11 +73,15 @@ def main(config: EvidenceConfig, runner: Runner | None = None, console: Console 
     if config.list:
         return _list(chosen, config, out)
     if config.confirm:
+        check_writable(config.folder, "--folder", folder=True)
+        check_writable(config.cache, "--cache", folder=True)
         return _confirm(chosen, config, runner or _trainer(), out)
     if not config.names and not config.all:
         raise LabError(
             "name recipes, or use --all for every claim whose evidence does not stand, or --list to see them"
         )
+    check_writable(config.folder, "--folder", folder=True)
+    check_writable(config.cache, "--cache", folder=True)
     runner = runner or _trainer()
     if config.verify:
         return max((_verify(claim, config, runner, out) for claim in chosen), default=0)

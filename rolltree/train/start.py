@@ -46,6 +46,7 @@ from rolltree.train.readings import make_readings
 from rolltree.train.run import RunFolder
 from rolltree.train.trackers import open_trackers
 from rolltree.tree import Tree
+from rolltree.tree.atomic import check_writable
 from rolltree.tree.parquet import save_step
 from rolltree.varying import schedule, schedules
 
@@ -95,6 +96,7 @@ def train(
         check_optim(optim_at(settings, parts), rests="lr" in schedules(settings.optim))
     where = place(settings.device, settings.dtype)
     check_count(settings.ranks, where.device)
+    check_writable(Path(out), "out", folder=True)
     if not isinstance(model, LoadedModel):
         for parts in stages:
             check_fits(model, parts, settings, engine=engine == "local", moving=moving(stages))

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
 from rolltree.errors import RolltreeError, refused_write
 from rolltree.tree.values import StoreError
+
+_HERE, _EXCHANGE = -100, 2
+"""AT_FDCWD and RENAME_EXCHANGE of Linux."""
 
 
 @contextmanager
@@ -30,6 +34,35 @@ def naming(path: Path) -> Generator[None]:
             raise
         code = said.errno or errno.EIO
         raise OSError(code, os.strerror(code), said.filename or str(path)) from error
+
+
+def check_writable(path: Path, option: str = "--out", *, folder: bool = False) -> None:
+    """Refuse, before work is done for it, a file or folder that could not be written at the end.
+
+    The system itself is asked, by a file of that name that is removed again: rights alone do not say it.
+    """
+    if not folder and path.is_dir():
+        raise StoreError(f"{option} {path} is a folder; give a file's name")
+    probe, made = path / ".writable" if folder else _beside(path, "writable"), list[Path]()
+    try:
+        for place in reversed([one for one in probe.absolute().parents if not one.exists()]):
+            place.mkdir()
+            made.append(place)
+        try:
+            with probe.open("wb") as sink:
+                sink.write(b"x")
+                sink.flush()
+                os.fsync(sink.fileno())
+        finally:
+            probe.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{option} {path} cannot be written ({error.strerror}); give another place or mend this one"
+        ) from None
+    finally:
+        for place in reversed(made):
+            with suppress(OSError):  # somebody may have put something there
+                place.rmdir()
 
 
 @contextmanager
@@ -61,8 +94,9 @@ def new_path(path: Path, *, overwrite: bool = False) -> Generator[Path]:
 def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
     """An empty folder to fill, which takes its name only once everything written into it is on the disk.
 
-    Replacing takes two renames; a writer that dies between them leaves the old folder under `set_aside(path)`, and the
-    next write puts it back first, so there is always one whole copy.
+    Where the system cannot exchange two names at once, replacing takes two renames. A writer that dies between them
+    leaves the old folder under `set_aside(path)`, and the next write puts it back first, so there is always one whole
+    copy.
     """
     aside, partial = set_aside(path), set_partial(path)
     if aside.exists() and not path.exists():
@@ -79,14 +113,25 @@ def new_folder(path: Path, *, overwrite: bool = False) -> Generator[Path]:
         for inner in partial.rglob("*"):
             sync(inner)
         sync(partial)
-        if path.exists():
-            path.rename(aside)
-        partial.rename(path)
+        if not (path.exists() and _exchanged(partial, path)):
+            if path.exists():
+                path.rename(aside)
+            partial.rename(path)
         sync(path.parent)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    shutil.rmtree(aside, ignore_errors=True)
+    for old in (aside, partial):
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _exchanged(one: Path, other: Path) -> bool:
+    """Let two names change places in one step, so that neither is ever missing; False where the system cannot."""
+    try:
+        call = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    return call(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0
 
 
 def set_aside(path: Path) -> Path:

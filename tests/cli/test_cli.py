@@ -72,7 +72,7 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("credit gigp nodes.jsonl", "did you mean 'gigpo'"),
         ("bench engin", "did you mean 'engine'"),
         ("card nothing-here", "nothing-here"),
-        ("train grpo --out nodes.jsonl", "nodes.jsonl: "),
+        ("train grpo --out nodes.jsonl", "nodes.jsonl cannot be written"),
         ("train grpo --threads 0", "--threads 0"),
         ("train grpo --lr inf", "optim.lr=inf"),
         ("train grpo --temperature nan", "temperature=nan"),
@@ -96,8 +96,8 @@ def test_every_verb_explains_itself(verb: str, capsys: pytest.CaptureFixture[str
         ("rollout grpo --top-p 5", "--top-p 5"),
         ("rollout grpo --jsonl nodes.jsonl", "nodes.jsonl exists"),
         ("rollout grpo --out nodes.jsonl", "nodes.jsonl exists"),
-        ("credit grpo nodes.jsonl --out nodes.jsonl/adv.jsonl", "nodes.jsonl: "),
-        ("card nodes.jsonl --out nodes.jsonl", "nodes.jsonl: "),
+        ("credit grpo nodes.jsonl --out nodes.jsonl/adv.jsonl", "cannot be written (Not a directory)"),
+        ("card nodes.jsonl --out nodes.jsonl", "nodes.jsonl cannot be written"),
     ],
 )
 def test_bad_input_is_one_line_and_leaves_nothing_behind(

@@ -334,6 +334,30 @@ def test_a_score_asked_for_while_the_engine_closes_is_answered():
     asyncio.run(main())
 
 
+def test_requests_that_are_stopped_before_a_long_step_has_ended_are_never_begun():
+    """The thread hears of the first stop before it has heard of the requests that were made and stopped since."""
+
+    async def scenario(engine):
+        inside = ask(engine, max_tokens=100, ignore_eos=True)
+        async for _ in inside:
+            break
+        held = threading.Event()
+        engine._worker.post(lambda: held.wait() and None)
+        inside.stop()
+        late = []
+        for _ in range(3):
+            late.append(ask(engine, max_tokens=100, ignore_eos=True))
+            await asyncio.sleep(0)
+            late[-1].stop()
+        held.set()
+        ended = await asyncio.gather(inside, *late)
+        assert [sample.finish for sample in ended] == ["abort"] * 4
+        assert [len(sample.actions) for sample in ended[1:]] == [0, 0, 0]
+        assert not engine._worker._stopping
+
+    run(scenario)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_log_probs_of_half_precision_models_are_not_rounded_to_it(dtype):
     async def main():

@@ -192,8 +192,8 @@ def test_of_some_metrics_less_is_better(tmp_path):
         ({"confidence": float("nan")}, "as in 0.95"),
         ({"least": -0.1}, "least gain -0.1"),
         ({"target": 5}, "target 5"),
-        ({"out": "file"}, "nothing can be written to"),
-        ({"cache": "file/below"}, "nothing can be written to"),
+        ({"out": "file"}, "cannot be written"),
+        ({"cache": "file/below"}, "cannot be written"),
     ],
 )
 def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_spent(tmp_path, changes, says):
@@ -203,7 +203,7 @@ def test_what_cannot_be_judged_or_written_is_refused_before_anything_is_spent(tm
     config = CompareConfig(
         ("a", "b"), budget="10k", **{**changes, **{name: tmp_path / place for name, place in where.items()}}
     )
-    with pytest.raises(LabError, match=says):
+    with pytest.raises(RolltreeError, match=says):
         main(config, runner, quiet())
     assert not runner.made
     assert [p.name for p in tmp_path.iterdir()] == ["file"]

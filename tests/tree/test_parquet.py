@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from rolltree.tree import Forest, Tree
+from rolltree.tree import Forest, Tree, atomic
 from rolltree.tree.parquet import load, parts, save, save_step
 from rolltree.tree.values import StoreError, storable
 from tests.tree.forest_strategies import assert_same_tree, forests
@@ -109,8 +109,9 @@ def test_a_save_that_fails_leaves_the_old_forest(tmp_path: Path):
 KILLED_BETWEEN_RENAMES = """
 import os, signal, sys
 from pathlib import Path
-from rolltree.tree import Tree
+from rolltree.tree import Tree, atomic
 from rolltree.tree.parquet import save
+atomic._exchanged = lambda one, other: False
 real = Path.rename
 def rename(self, target):
     if self.name == sys.argv[2]:
@@ -132,6 +133,25 @@ def test_a_killed_writer_never_destroys_the_only_copy(tmp_path: Path, at: str):
     with pytest.raises(StoreError, match="exists"):
         save(small(2), tmp_path / "f")
     assert [t.id for t in load(tmp_path / "f")] == ["t0"]
+
+
+def test_where_names_can_be_exchanged_the_folder_is_never_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, seen = atomic._exchanged, list[tuple[list[str], list[str]]]()
+
+    def exchanged(one: Path, other: Path) -> bool:
+        before = [t.id for t in load(tmp_path / "f")]
+        if not real(one, other):
+            pytest.skip("this file system exchanges no names")
+        seen.append((before, [t.id for t in load(tmp_path / "f")]))
+        return True
+
+    monkeypatch.setattr(atomic, "_exchanged", exchanged)
+    save(small(1), tmp_path / "f")
+    save([Tree("new", [1])], tmp_path / "f", overwrite=True)
+    assert seen == [(["t0"], ["new"])]
+    assert [one.name for one in tmp_path.iterdir()] == ["f"], "nothing of the old one is left"
 
 
 @pytest.mark.parametrize("name", ["nodes", "events", "trees"])

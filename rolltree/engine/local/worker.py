@@ -79,8 +79,13 @@ class Worker:
         ends = dict[LocalRun, Finish]()
         while self._stopping:
             run, finish = self._stopping.popleft()
-            ends.setdefault(run, finish)
-        return self.core.stop(ends) if ends else News()
+            if not run.ended:
+                ends.setdefault(run, finish)
+        news = self.core.stop(ends) if ends else News()
+        # The others are still to be queued by an order that waits behind this one, and in front of their own stop.
+        ended = {run for run, *_ in news.ended}
+        self._stopping.extend((run, finish) for run, finish in ends.items() if run not in ended)
+        return news
 
     def score(self, job: ScoreJob) -> None:
         """Queue a score."""
