@@ -18,12 +18,12 @@ import numpy as np
 
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.label_tree import LabelChoice, Topology
 from rolltree.generate.runner import grow
 from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
+from rolltree_papers.label_tree import LabelChoice, Topology
 from studies.command import run_study
 
 LETTERS = Letters("ab/0123456789?")

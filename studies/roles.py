@@ -20,11 +20,9 @@ from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence, MeasuredJudge
 from rolltree.generate.judge.votes import Votes
-from rolltree.generate.methods.best_judged import BestJudged
-from rolltree.generate.methods.rtv import Digests, Waves
-from rolltree.generate.methods.tmas import EXPERIENCE, GUIDELINES, Banked, RecordWriter
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.generate.waves import Digests, Waves
 from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured as Found
 from rolltree.metrics.rollouts import Rollouts
@@ -33,6 +31,8 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
+from rolltree_papers.st_raptor import BestJudged
+from rolltree_papers.tmas import EXPERIENCE, GUIDELINES, Banked, RecordWriter
 from studies.questions import Questions
 
 LETTERS = Letters("abcdefgh?!|&")

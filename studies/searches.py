@@ -19,16 +19,16 @@ from rolltree.engine.protocol import Engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.methods.mars2 import Attempts
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
-from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.task.protocol import Item, Split, Task, Verdict
 from rolltree.task.registry import load_task
 from rolltree.tree import Forest, Node, Tree
+from rolltree_papers.ets import StepSearch
+from rolltree_papers.mars2 import Attempts
 from studies.questions import Questions
 
 LETTERS = Letters("abcdefgh!")

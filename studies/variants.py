@@ -19,8 +19,6 @@ import numpy as np
 from rolltree.control.ledger import Budget
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Engine
-from rolltree.generate.methods.mars2 import Attempts
-from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.runner import grow
 from rolltree.lab.stats import Interval, paired_interval
 from rolltree.recipe.check import check
@@ -30,6 +28,7 @@ from rolltree.task.registry import load_task
 from rolltree.tree import Node, Tree
 from rolltree.tree.table import table
 from rolltree.tree.views import metrics
+from rolltree_papers.mars2 import Attempts, Prior
 from studies import searches
 from studies.command import run_study
 

@@ -2,7 +2,7 @@
 
 VCPO, "Stable Asynchrony: Variance-Controlled Off-Policy RL", arXiv 2602.17616. The weights and the step's factor need
 one number per path; the baseline is known only when the last path of a group has been differentiated, which is what
-`TwoAccumulators` is for. The objective that puts them together is `rolltree.objective.vcpo`.
+`TwoAccumulators` is for. The objective that puts them together is `rolltree_papers.vcpo.objective`.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ import numpy as np
 
 from rolltree.filter.groups import sift
 from rolltree.lab.claim import Measured
-from rolltree.recipe.brorl import BroRl
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, table
+from rolltree_papers.brorl import BroRl
 from studies.exact.bandit import softmax
 
 PROMPTS, ANSWERS, RIGHT = 32, 300, 3

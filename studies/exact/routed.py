@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rolltree.generate.judge.habits import StepsTaken
 from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
+from rolltree_papers.tablegpt_r1 import StepsTaken
 from studies.exact.written import Words, mean_of, shown, train
 
 EACH, PLACES = 3, 6

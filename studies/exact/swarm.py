@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 
 from rolltree.control.history import History
-from rolltree.control.methods.swarm import FOREIGN
 from rolltree.control.order import Delivery, Order, Written
 from rolltree.control.plan import Control, Uniform
 from rolltree.credit.fold import fold, leaf_weights
@@ -24,10 +23,10 @@ from rolltree.filter.groups import Mixed, sift
 from rolltree.lab.claim import Measured
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
-from rolltree.recipe.swarm import SwarmRecipe
 from rolltree.task.protocol import Item
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, table
+from rolltree_papers.swarm import FOREIGN, SwarmRecipe
 from studies.exact.bandit import softmax
 from studies.prompts.world import PromptWorld, grouped, run
 

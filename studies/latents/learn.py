@@ -18,10 +18,10 @@ import numpy as np
 import tyro
 from scipy import stats
 
-from rolltree.recipe.branch_grpo import BranchGrpo
-from rolltree.recipe.flow_grpo import FlowGrpo
 from rolltree.train.config import TrainConfig
 from rolltree.train.start import train
+from rolltree_papers.branch_grpo import BranchGrpo
+from rolltree_papers.flow_grpo import FlowGrpo
 
 POINTS = 6
 """Evaluations on the way, besides the one before."""

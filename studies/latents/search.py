@@ -26,14 +26,14 @@ from rolltree.engine.latent import LatentEngine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.expected import Expected
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.dts import CHOSEN, TreeSampling
 from rolltree.generate.runner import grow
-from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.policy.load import load_model
 from rolltree.task.digits.task import Digits
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Tree
+from rolltree_papers.dts import CHOSEN, TreeSampling
+from rolltree_papers.ets import StepSearch
 from studies.latents.learn import interval
 
 CALLS = 2560

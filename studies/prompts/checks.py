@@ -12,21 +12,21 @@ import numpy as np
 
 from rolltree.control.beliefs import Beliefs
 from rolltree.control.history import History
-from rolltree.control.methods.dars import Dars, Schedule
-from rolltree.control.methods.dart import RESCUE, Dart
-from rolltree.control.methods.dots import Dots
-from rolltree.control.methods.drive import Drive
-from rolltree.control.methods.gdro import PromptGdro, Reading, RolloutGdro
-from rolltree.control.methods.seele import Seele
-from rolltree.control.methods.stagent import Stagent
-from rolltree.control.methods.v05 import V05, shrinkage
-from rolltree.control.methods.vade import Vade
-from rolltree.control.methods.xrpo import Xrpo
 from rolltree.control.plan import Control, Plan, Step, Uniform
 from rolltree.control.shuffled import Shuffled
-from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.lab.claim import Measured
 from rolltree.tree import Tree
+from rolltree_papers.dars import Dars, Schedule
+from rolltree_papers.dart import RESCUE, Dart
+from rolltree_papers.dots import Dots
+from rolltree_papers.drive import Drive
+from rolltree_papers.gdro import PromptGdro, Reading, RolloutGdro
+from rolltree_papers.grpo_roc import Cleanest
+from rolltree_papers.seele import Seele
+from rolltree_papers.stagent import Stagent
+from rolltree_papers.v05 import V05, shrinkage
+from rolltree_papers.vade import Vade
+from rolltree_papers.xrpo import Xrpo
 from studies.prompts.world import Floats, Log, PromptWorld, grouped, index, mass, mixed, run, sigmoid
 
 

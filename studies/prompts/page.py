@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 
 from rolltree.control.beliefs import Beliefs
-from rolltree.control.methods.dars import Dars
-from rolltree.control.methods.dots import Dots
-from rolltree.control.methods.gdro import PromptGdro, RolloutGdro
-from rolltree.control.methods.seele import Seele
-from rolltree.control.methods.v05 import V05
-from rolltree.control.methods.vade import Vade
-from rolltree.control.methods.xrpo import Xrpo
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.shuffled import Shuffled
 from rolltree.lab.stats import t_interval
+from rolltree_papers.dars import Dars
+from rolltree_papers.dots import Dots
+from rolltree_papers.gdro import PromptGdro, RolloutGdro
+from rolltree_papers.seele import Seele
+from rolltree_papers.v05 import V05
+from rolltree_papers.vade import Vade
+from rolltree_papers.xrpo import Xrpo
 from studies.prompts import checks, guided
 from studies.prompts.oracles import FixedHint, OraclePick, OracleWidths
 from studies.prompts.world import PromptWorld, run

@@ -13,11 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.control.methods.arrol import Arrol, ArrolState, SurvivalJudge
-from rolltree.control.methods.arrol_survival import Survival
 from rolltree.control.order import Delivery, Order, Prompt
 from rolltree.control.probe import Probed, auc
 from rolltree.task.protocol import Item
+from rolltree_papers.arrol import Arrol, ArrolState, Survival, SurvivalJudge
 from studies.prompts.page import table
 from studies.prompts.world import Floats, sigmoid
 

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rolltree.control.methods.arise import Arise, AriseState
-from rolltree.control.methods.arise_library import FIELDS
 from rolltree.control.order import Delivery, Order
 from rolltree.control.plan import Control, Uniform
 from rolltree.lab.claim import Measured
+from rolltree_papers.arise import FIELDS, Arise, AriseState
 from studies.prompts.world import PromptWorld, grouped, index, run, sigmoid
 
 FAMILIES, PROMPTS, STEPS, LAST = 5, 16, 120, 60

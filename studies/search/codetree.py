@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rolltree.generate.methods.codetree import CodeTree, CodeTreeRules, written
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
 from rolltree.lab.claim import Measured
+from rolltree_papers.codetree import CodeTree, CodeTreeRules, written
 from studies.command import run_study
 
 PARTS, SEEN, CALLS = 8, 6, 60

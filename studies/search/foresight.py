@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.maxs import Foresight, LookAheadSteps
 from rolltree.generate.runner import grow
 from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
+from rolltree_papers.maxs import Foresight, LookAheadSteps
 from studies.command import run_study
 from studies.questions import Questions
 

@@ -10,8 +10,8 @@ import numpy as np
 from rolltree.analysis.step_head import auc, fitted, hidden_at
 from rolltree.analysis.step_rows import labelled
 from rolltree.control.ledger import Budget
-from rolltree.generate.methods.step_labels import StepLabels
 from rolltree.generate.runner import grow
+from rolltree.generate.step_labels import StepLabels
 from rolltree.lab.acted import counted
 from rolltree.lab.claim import Measured
 from rolltree.task.registry import load_task

@@ -15,11 +15,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from rolltree.generate.methods.mcgs import Mcgs, McgsRules
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import search
 from rolltree.lab.claim import Measured
+from rolltree_papers.mcgs import Mcgs, McgsRules
 from studies.command import run_study
 
 Artifact = tuple[int, ...]

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.generate.random import mix
-from rolltree.generate.search.trie import END, Action, PlanWalk, plan_trie, walk
 from rolltree.lab.claim import Measured
+from rolltree_papers.tree_planner import END, Action, PlanWalk, plan_trie, walk
 from studies.command import run_study
 
 PROMPT, ACTION, CHOICE, LETTER = 400, 6, 150, 2

@@ -16,10 +16,10 @@ from random import Random
 
 import numpy as np
 
-from rolltree.generate.methods.treecua import Exploration, ExploreRules, Order
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
 from rolltree.lab.claim import Measured
+from rolltree_papers.treecua import Exploration, ExploreRules, Order
 from studies.command import run_study
 
 SCREENS, ACTIONS, STEPS = 200, 6, 12

@@ -18,12 +18,12 @@ from typing import Literal
 
 import numpy as np
 
-from rolltree.generate.methods.weboperator import ActionQueue, OperatorRules
 from rolltree.generate.search.actions import CHECKPOINT, COUNT, DESTRUCTIVE, ENDED, KIND, NAME, way_back
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
 from rolltree.lab.claim import Measured
 from rolltree.task.protocol import ActionKind
+from rolltree_papers.weboperator import ActionQueue, OperatorRules
 from studies.command import run_study
 from studies.search.site_world import Live, Site, Thing, site
 

@@ -23,7 +23,6 @@ from scipy.stats import spearmanr
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.meds3 import SlowThinking
 from rolltree.generate.runner import grow
 from rolltree.generate.search.backup import Blend
 from rolltree.generate.strategy import TreeStrategy
@@ -32,6 +31,7 @@ from rolltree.lab.claim import Measured
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
 from rolltree.tree.steps import STEP_VALUE, solved
+from rolltree_papers.meds3 import SlowThinking
 from studies.command import run_study
 from studies.questions import Questions
 

@@ -16,8 +16,8 @@ from rolltree.cli import main
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.judge.head import load_head, save_head
 from rolltree.generate.judge.protocol import JudgeError
-from rolltree.generate.methods.step_labels import StepLabels
 from rolltree.generate.runner import grow
+from rolltree.generate.step_labels import StepLabels
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Tree
 from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, steps_of

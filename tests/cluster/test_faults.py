@@ -17,8 +17,8 @@ from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.generate.runner import grow
+from rolltree.recipe.treepo import SegmentTree
 from rolltree.task.protocol import Task
 from rolltree.tree import Forest
 from tests.cluster.inprocess import InProcess

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from rolltree.control.history import History
-from rolltree.control.methods.adhint import ADHint
 from rolltree.control.order import ControlError, Delivery
 from rolltree.control.plan import Step
 from rolltree.task.protocol import Item
+from rolltree_papers.adhint import ADHint
 
 ANSWER = "abcdefghij"
 

@@ -9,9 +9,6 @@ import pytest
 
 from rolltree.control.brief import brief
 from rolltree.control.history import History
-from rolltree.control.methods.seele import Seele
-from rolltree.control.methods.vade import Vade
-from rolltree.control.methods.xrpo import Xrpo
 from rolltree.control.order import PLAIN, ControlError, Order, Prompt
 from rolltree.control.plan import Control, Step, Uniform
 from rolltree.control.registry import controls, load_control
@@ -19,6 +16,9 @@ from rolltree.control.shuffled import Shuffled
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
+from rolltree_papers.seele import Seele
+from rolltree_papers.vade import Vade
+from rolltree_papers.xrpo import Xrpo
 from studies.prompts.oracles import OraclePick
 from studies.prompts.world import Log, PromptWorld, run
 

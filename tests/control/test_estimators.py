@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 from rolltree.control.beliefs import Beliefs
 from rolltree.control.brief import brief
 from rolltree.control.history import History, band
-from rolltree.control.methods.dars import top_up
-from rolltree.control.methods.dots_attention import fit_attention
-from rolltree.control.methods.gdro_bandit import DualPrice, Exp3P
-from rolltree.control.methods.gdro_bins import Bins
-from rolltree.control.methods.seele_irt import Curve, fit_curve
-from rolltree.control.methods.v05 import expected_error, shrinkage
-from rolltree.control.methods.xrpo import half_width, priority
 from rolltree.control.order import PLAIN, Delivery, Order, Prompt
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
+from rolltree_papers.dars import top_up
+from rolltree_papers.dots import fit_attention
+from rolltree_papers.gdro import Bins, DualPrice, Exp3P
+from rolltree_papers.seele import Curve, fit_curve
+from rolltree_papers.v05 import expected_error, shrinkage
+from rolltree_papers.xrpo import half_width, priority
 from studies.prompts.checks import predicted
 from studies.prompts.page import coverage
 

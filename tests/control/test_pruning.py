@@ -5,14 +5,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.control.methods.arrol import Arrol, ArrolState, SurvivalJudge
-from rolltree.control.methods.arrol_calibrate import Calibrator
-from rolltree.control.methods.arrol_quality import QualityHead
-from rolltree.control.methods.arrol_survival import Survival
 from rolltree.control.order import ControlError, Delivery, Order, Prompt
 from rolltree.control.probe import Judgement, Probed, auc, in_flight
 from rolltree.task.protocol import Item
 from rolltree.tree.values import dumps, loads
+from rolltree_papers.arrol import Arrol, ArrolState, Calibrator, QualityHead, Survival, SurvivalJudge
 from studies.prompts.pruning import RULES, balance, follow
 
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from rolltree.control.history import History
-from rolltree.control.methods.scaler import Scaler, ScalerState, kind_of, made_to_order
-from rolltree.control.methods.scaler_active import Environment, finished
 from rolltree.control.order import ControlError
 from rolltree.control.plan import Step
 from rolltree.task.items import ENVIRONMENT
 from rolltree.task.protocol import Item
+from rolltree_papers.scaler import Environment, Scaler, ScalerState, finished, kind_of, made_to_order
 from studies.prompts.levels import LEVELS, Ladders, informative
 from studies.prompts.world import run
 

@@ -8,10 +8,10 @@ import pytest
 from rolltree.contract.forests import grown
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.fold import fold, leaf_weights
-from rolltree.credit.length_calibration import surplus
 from rolltree.credit.registry import load_credit
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from rolltree_papers.rose import surplus
 
 
 def forked() -> Tree:

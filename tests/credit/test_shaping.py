@@ -11,12 +11,12 @@ from rolltree.contract.forests import episodes, flat
 from rolltree.credit.advantage import CreditError
 from rolltree.credit.entropy_shaping import PART, confidence
 from rolltree.credit.fold import fold, leaf_weights
-from rolltree.credit.hapo import log_entropy_rank
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import load_credit
 from rolltree.credit.selection import largest, most_spread, recompose
 from rolltree.tree.node import Top
 from rolltree.tree.table import table
+from rolltree_papers.hapo import log_entropy_rank
 
 NEUTRAL = [
     ("entropy_scaled", {"a": 0.0}), ("entropy_confidence", {"a": 0.0}), ("entropy_bonus", {"a": 0.0, "base": "grpo"}),

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rolltree.contract.forests import flat
-from rolltree.filter.brevity import Brevity
 from rolltree.filter.rewards import RewardError
+from rolltree_papers.conciser import Brevity
 
 
 def rewards(tree, **knobs):

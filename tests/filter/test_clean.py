@@ -4,9 +4,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rolltree.filter.methods.grpo_roc import Cleanest, flaws, quotas
 from rolltree.tree import Tree
 from rolltree.tree.forest import assert_conserved
+from rolltree_papers.grpo_roc import Cleanest, flaws, quotas
 
 PATIENT = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

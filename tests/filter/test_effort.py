@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from rolltree.contract.forests import flat
-from rolltree.filter.effort import WithinEffort
 from rolltree.filter.rewards import RewardError
+from rolltree_papers.e1 import WithinEffort
 
 
 def rewards(outcomes, lengths, effort, **knobs):

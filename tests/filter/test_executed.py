@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rolltree.filter.methods.poly_ppo import Brisk
-from rolltree.filter.methods.reex_sql import Executed, PartError
 from rolltree.tree import Tree
+from rolltree_papers.poly_ppo import Brisk
+from rolltree_papers.reex_sql import Executed, PartError
 
 
 def session(results, *, ended=True, reward=1.0, exact=0.0, entities=0.5):

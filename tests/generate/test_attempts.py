@@ -13,14 +13,12 @@ import pytest
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.credit.registry import load_credit
-from rolltree.credit.sibling_shaping import attempts
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.mars2 import Attempts
-from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from rolltree_papers.mars2 import Attempts, Prior, attempts
 from studies.searches import drafter, generation_by_score, grown, mender
 
 

@@ -12,14 +12,12 @@ import pytest
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.echo import GatedForks
-from rolltree.generate.methods.echo_doubt import Doubt
-from rolltree.generate.methods.echo_gates import Gate, GateReading, Gauge
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal, SignalError
 from rolltree.generate.stems import TwoWaves
 from rolltree.tree import Tree
 from rolltree.tree.views import effective_branches
+from rolltree_papers.echo import Doubt, Gate, GatedForks, GateReading, Gauge
 
 EASY = Gate(entropy=2.0, confidence=0.09, rise=0.0, depth=1, low=1.0, high=2.3)
 """Opens often under the contract's policy, whose rows are flat."""

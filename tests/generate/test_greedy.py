@@ -12,10 +12,10 @@ from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.remax import WithGreedy
 from rolltree.generate.runner import grow
 from rolltree.tree import Forest
 from rolltree.tree.table import table
+from rolltree_papers.remax import WithGreedy
 
 
 def grown(budget: Budget | None = None) -> Forest:

@@ -11,12 +11,11 @@ import pytest
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.latr import Lookahead
-from rolltree.generate.methods.latr_lookahead import Look
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import SignalError
 from rolltree.tree import Forest, Tree
 from rolltree.tree.views import metrics
+from rolltree_papers.latr import Look, Lookahead
 
 EAGER = Look(absolute=0.03, relative=0.5, ages=(2, 4), alike=0.4)
 """Forks often under the contract's policy, whose rows are flat."""

@@ -12,7 +12,6 @@ from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import EMBEDDINGS, SpellTask, tiny_engine
 from rolltree.engine.protocol import Embedder
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.rose import MeaningfulDoubt, literal_divergence
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal
@@ -20,6 +19,7 @@ from rolltree.generate.stems import BySignal, OneAtATime
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Tree
 from rolltree.tree.node import Top
+from rolltree_papers.rose import MeaningfulDoubt, literal_divergence
 from tests.engine import tiny
 
 SCORER = MeaningfulDoubt(5)

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from rolltree.errors import RolltreeError
-from rolltree.generate.methods.meds3 import SlowThinking
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.steps import STEP_VALUE
+from rolltree_papers.meds3 import SlowThinking
 from studies.search.slow import LETTERS, exact, grown, slips
 
 SLOW = SlowThinking(nodes=12, samples=12, least=3)

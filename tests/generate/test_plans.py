@@ -14,7 +14,6 @@ from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.hiper import SubgoalTurns, whole_turn
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.plans import PlanExecute
 from rolltree.generate.runner import grow
@@ -23,6 +22,7 @@ from rolltree.task.nano.spoken import TURN
 from rolltree.task.protocol import Item, Reply, Task
 from rolltree.tree import Forest
 from rolltree.tree.table import table
+from rolltree_papers.hiper import SubgoalTurns, whole_turn
 from tests.train.toy import Early
 
 

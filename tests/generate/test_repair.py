@@ -15,12 +15,12 @@ from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.cleaner import Repairing
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.protocol import Item, Reply
 from rolltree.tree import Forest, Node, Tree
+from rolltree_papers.cleaner import Repairing
 
 CODEC = Letters("0123456789+-*=calc bder!#?\n".replace("c", "", 1), eos_id=-1)
 Options = Callable[[list[str]], dict[str, float]]

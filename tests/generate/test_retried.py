@@ -10,11 +10,11 @@ import pytest
 
 from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.retried import REFUSED, Retried
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.protocol import Item, Reply, Task
 from rolltree.tree import Forest
+from rolltree_papers.st_raptor import REFUSED, Retried
 
 BAD = set(CODEC.alphabet[6:18])
 

@@ -25,7 +25,6 @@ from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import JudgeError, entries
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.judged import graded
-from rolltree.generate.methods.best_judged import BestJudged
 from rolltree.generate.random import Stream
 from rolltree.generate.roles import RoleAnswer, is_side
 from rolltree.generate.runner import grow, open_hand
@@ -39,6 +38,7 @@ from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.node import Array
 from rolltree.tree.table import table
+from rolltree_papers.st_raptor import BestJudged
 from studies.roles import (
     ALONE,
     BANKS,

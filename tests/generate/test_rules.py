@@ -13,7 +13,6 @@ import pytest
 
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
-from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.generate.rules import Rule, rule
 from rolltree.generate.runner import grow
 from rolltree.generate.stems import OneAtATime, TwoWaves
@@ -22,6 +21,7 @@ from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.shape import sharing
 from rolltree.metrics.step import grown_metrics
 from rolltree.recipe.check import check
+from rolltree.recipe.treepo import SegmentTree
 from rolltree.tree import Node
 from rolltree.tree.table import table
 

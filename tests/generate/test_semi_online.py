@@ -11,10 +11,10 @@ import pytest
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import TabularEngine
-from rolltree.generate.methods.ui_s1 import SemiOnlineTurns
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
 from rolltree.tree import Tree
+from rolltree_papers.ui_s1 import SemiOnlineTurns
 from studies.searches import Copying
 
 

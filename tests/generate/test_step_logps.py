@@ -13,12 +13,12 @@ from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.generate.frontier import GrowthRound
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Entry
-from rolltree.generate.methods.maxs import LookAheadSteps
-from rolltree.generate.methods.treepo import SegmentTree, Split
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.signals import SignalError, mean_logp
 from rolltree.generate.turns import stretch
+from rolltree.recipe.treepo import SegmentTree, Split
 from rolltree.tree import Forest, Tree
+from rolltree_papers.maxs import LookAheadSteps
 
 
 def walked(strategy: Any, items: int = 12) -> Forest:

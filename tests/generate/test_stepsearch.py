@@ -17,10 +17,9 @@ from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.protocol import Entry, Opinion, Question
 from rolltree.generate.runner import grow
-from rolltree.generate.selection import Program, clusters, rebase
-from rolltree.generate.stepsearch import StepSearch
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
+from rolltree_papers.ets import Program, StepSearch, clusters, rebase
 
 
 def program(seed: int, n: int) -> Program:

@@ -11,9 +11,9 @@ import torch
 
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import SpellTask, tiny_engine
-from rolltree.generate.methods.hapo import ByEntropy, Tempered
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
+from rolltree_papers.hapo import ByEntropy, Tempered
 
 
 def entropy(logits: np.ndarray) -> float:

@@ -14,13 +14,13 @@ from rolltree.contract.strategy import leaves_end_with_reasons, same_seed_same_f
 from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.ledger import RESOURCES, Budget
 from rolltree.generate.forkall import ForkAll, like_look_ups
-from rolltree.generate.methods.cleaner import Repairing
-from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.turnforks import TurnForks
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply
+from rolltree_papers.cleaner import Repairing
+from rolltree_papers.poly_ppo import Vines
 
 MEGABYTE = 1_000_000
 STRATEGIES: dict[str, Callable[[], Any]] = {

@@ -13,15 +13,15 @@ from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.engine.tabular import Letters, TabularEngine, enumerate_paths
-from rolltree.generate.methods.aepo import Balanced
-from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal
 from rolltree.generate.stems import BySignal, OneAtATime, TwoWaves, best, scored
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turnforks import TurnForks
+from rolltree.recipe.treepo import SegmentTree
 from rolltree.task.protocol import Item, Reply
 from rolltree.tree import Forest, Tree
+from rolltree_papers.aepo import Balanced
 
 ENTROPY = Signal("entropy:full")
 GROWERS = {

@@ -7,9 +7,9 @@ from itertools import islice
 
 from rolltree.contract.strategy import check_strategy
 from rolltree.contract.tiny import CODEC, Walk, tiny_engine
-from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Verdict
+from rolltree_papers.poly_ppo import Vines
 
 
 class Contrary(Walk):

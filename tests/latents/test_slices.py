@@ -16,7 +16,6 @@ from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.generate.branches import BranchError
 from rolltree.generate.guidance import Guidance
-from rolltree.generate.methods.sol_rl import PROXY, ProxyRanking
 from rolltree.generate.runner import grow as grow_trees
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.paired_field import grades, paired_field
@@ -25,15 +24,15 @@ from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
 from rolltree.policy.precision import matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
-from rolltree.recipe.flow_grpo import FlowGrpo
 from rolltree.recipe.recipe import Peer, RecipeError
-from rolltree.recipe.sol_rl import SolRl
 from rolltree.task.digits.task import Digits
 from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.grow import grow
 from rolltree.train.peers import PeerPolicy
 from rolltree.train.start import train
 from rolltree.tree import Forest
+from rolltree_papers.flow_grpo import FlowGrpo
+from rolltree_papers.sol_rl import PROXY, ProxyRanking, SolRl
 from studies.latents.guidance import StandardNormal
 from studies.latents.proxy import correlation
 from tests.latents.tiny import items, tiny_engine, tiny_loaded, tiny_net

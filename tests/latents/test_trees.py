@@ -22,13 +22,13 @@ from rolltree.engine.protocol import Sampling
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.branches import BranchError, Branches, Heat
 from rolltree.generate.expected import Expected
-from rolltree.generate.methods.dts import CHOSEN, TreeSampling, log_mean_exp
 from rolltree.generate.runner import grow
-from rolltree.generate.stepsearch import StepSearch
 from rolltree.policy.load import load_model
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Tree
 from rolltree.tree.table import Table, table
+from rolltree_papers.dts import CHOSEN, TreeSampling, log_mean_exp
+from rolltree_papers.ets import StepSearch
 from tests.latents.tiny import grown
 
 

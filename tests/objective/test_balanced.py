@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from rolltree.contract.objective import random_pair
-from rolltree.objective.balanced import Bapo, positive_share
 from rolltree.objective.batch import Batch, ObjectiveError, fit
+from rolltree_papers.bapo.objective import Bapo, positive_share
 
 
 def drifted(n: int = 4000) -> Batch:

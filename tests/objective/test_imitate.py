@@ -7,7 +7,7 @@ import torch
 
 from rolltree.objective.batch import Batch, ObjectiveError
 from rolltree.objective.gradient import Reinforce
-from rolltree.objective.imitate import OneToken
+from rolltree_papers.otr.objective import OneToken
 
 BETA = -0.1
 

@@ -13,9 +13,9 @@ from rolltree.objective.batch import Batch, ObjectiveError
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.decoupled import Decoupled, loglinear
-from rolltree.objective.mixed import Remix
 from rolltree.objective.penalty import KlPenalty
 from rolltree.objective.registry import load_objective
+from rolltree_papers.remix.objective import Remix
 
 
 def action(now: float, centre: float, a: float) -> Batch:

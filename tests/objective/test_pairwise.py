@@ -10,7 +10,7 @@ import torch
 
 from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, Paths
-from rolltree.objective.pairwise import PairwiseLoss, pairs
+from rolltree_papers.self_pretraining.objective import PairwiseLoss, pairs
 
 
 def suffixes(advantage: list[float], group: list[int]) -> Batch:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolltree.contract.objective import random_pair
-from rolltree.objective.prefix import MinPro
 from rolltree.objective.sequence import Gmpo
 from rolltree.objective.staleness import ess, sequence_weights
-from rolltree.objective.vcpo import Vcpo
+from rolltree_papers.minpro.objective import MinPro
+from rolltree_papers.vcpo.objective import Vcpo
 
 
 def sequences(batch):

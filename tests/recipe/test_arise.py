@@ -13,15 +13,13 @@ import pytest
 import rolltree
 from rolltree.contract.tiny import SpellTask
 from rolltree.control.history import History
-from rolltree.control.methods.arise import Arise
-from rolltree.control.methods.arise_library import FIELDS, Library, Skill, chances, first_worth, read
 from rolltree.control.order import ControlError, Delivery
 from rolltree.control.schedule import preset
-from rolltree.filter.skilled import SkillBonus
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.varying import OVER
+from rolltree_papers.arise import FIELDS, Arise, Library, Skill, SkillBonus, chances, first_worth, read
 from studies.prompts.skills import SkillWorld, told_apart
 from studies.prompts.world import run
 from tests.rollout.flying import fly, tabular

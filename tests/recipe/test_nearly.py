@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 
 from rolltree.control.history import History
-from rolltree.control.methods.cog_rethinker import CogRethinker
-from rolltree.control.methods.drive import Drive
-from rolltree.control.methods.stagent import Stagent, mean_times_variance
 from rolltree.control.order import ControlError, Delivery, Order
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.filter.calls import FailedCalls
@@ -18,6 +15,9 @@ from rolltree.metrics.shape import masked
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from rolltree_papers.cog_rethinker import CogRethinker
+from rolltree_papers.drive import Drive
+from rolltree_papers.stagent import Stagent, mean_times_variance
 from studies.prompts.world import PromptWorld, run
 
 

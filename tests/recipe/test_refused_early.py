@@ -7,7 +7,6 @@ from random import Random
 
 import pytest
 
-from rolltree.control.methods.swarm import Swarm
 from rolltree.errors import RolltreeError
 from rolltree.recipe.check import check, check_rewards
 from rolltree.recipe.compose import Steered
@@ -19,6 +18,7 @@ from rolltree.task.registry import NANO, load_task
 from rolltree.train.config import TrainError
 from rolltree.train.peers import check_peers
 from rolltree.train.start import train
+from rolltree_papers.swarm import Swarm
 from tests.recipe.test_recipes import ENGINE
 
 TASKS = (*NANO, "slides", "labelled:arithmetic", "chained:calculator", "spoken:grid", "planned:grid", "tagged:lookup",

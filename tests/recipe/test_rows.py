@@ -15,14 +15,11 @@ from rolltree.contract.tiny import SpellTask, Walk
 from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, THOUGHT, ToolModes
 from rolltree.control.history import History
 from rolltree.control.horizon import Horizon
-from rolltree.control.methods.dart import Dart
-from rolltree.control.methods.swarm import Swarm
 from rolltree.control.order import ControlError, Delivery
 from rolltree.control.schedule import preset
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.errors import RolltreeError
 from rolltree.filter.modes import Adaptive, Necessity, calls
-from rolltree.filter.uncertain import UncertainTurns
 from rolltree.generate.independent import Independent
 from rolltree.metrics.registry import metric_of
 from rolltree.recipe.compose import compose
@@ -34,6 +31,8 @@ from rolltree.task.nano.expert import play
 from rolltree.task.registry import load_task
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from rolltree_papers.dart import Dart, UncertainTurns
+from rolltree_papers.swarm import Swarm
 from studies.prompts.world import PromptWorld, run
 from tests.rollout.flying import fly
 

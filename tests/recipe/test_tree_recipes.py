@@ -12,15 +12,15 @@ import pytest
 from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.needs import check_needs
-from rolltree.generate.methods.aepo import starts
-from rolltree.generate.methods.treepo_repetition import repeats
 from rolltree.generate.runner import grow
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.recipe.registry import load_recipe
+from rolltree.recipe.treepo import repeats
 from rolltree.task.protocol import Task
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from rolltree_papers.aepo import starts
 from tests.recipe.small import SMALL
 
 

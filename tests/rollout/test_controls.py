@@ -20,8 +20,8 @@ from rolltree.control.registry import controls, load_control
 from rolltree.control.schedule import PRESETS, OverSample, Resume, Schedule, Stop, TopUp, preset
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
-from rolltree.generate.methods.treepo import SegmentTree
 from rolltree.recipe.registry import load_recipe
+from rolltree.recipe.treepo import SegmentTree
 from rolltree.rollout.config import RolloutError
 from rolltree.tree import Tree
 from rolltree.tree.forest import assert_conserved

@@ -32,7 +32,7 @@ from rolltree.control.schedule import (
 )
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
-from rolltree.generate.methods.treepo import SegmentTree
+from rolltree.recipe.treepo import SegmentTree
 from rolltree.rollout.config import RolloutError
 from rolltree.tree.forest import assert_conserved
 from tests.rollout.flying import BATCH, Flown, fly, moved, new_run, step, tabular, weights

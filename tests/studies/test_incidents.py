@@ -8,8 +8,8 @@ from itertools import islice
 import pytest
 
 from rolltree.control.ledger import Budget
-from rolltree.generate.methods.stages import Stage, Staged
 from rolltree.generate.runner import grow
+from rolltree_papers.myantfarm import Stage, Staged
 from studies.incidents import LETTERS, Incident, quality, voted, writer
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rolltree.generate.methods.mars2 import Attempts
 from rolltree.lab.stats import paired_interval
 from rolltree.recipe.registry import knobs_of, load_recipe
 from rolltree.tree import Tree
+from rolltree_papers.mars2 import Attempts
 from studies.searches import Copying, drafter, grown, mender, solved, votes, within
 from studies.variants import ROLLOUTS, VariantRow, compared, mars2_rows, preference
 from studies.variants_page import ABOUT, verdict, write_page

@@ -10,18 +10,11 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.control.methods.e1 import EffortLevels
 from rolltree.errors import RolltreeError
 from rolltree.filter.parts import Composite, Flawed
 from rolltree.filter.vote import MajorityVote
 from rolltree.generate.demonstrations import Demonstrations
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.codetree_answers import CodeTreeAnswers
-from rolltree.generate.methods.evogit_answers import PopulationOfAnswers
-from rolltree.generate.methods.label_tree import LabelChoice
-from rolltree.generate.methods.mcgs_answers import GraphSearch
-from rolltree.generate.methods.meds3 import SlowThinking
-from rolltree.generate.methods.stages import Staged
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.dapo import Dapo
 from rolltree.recipe.registry import list_recipes, load_recipe
@@ -29,6 +22,13 @@ from rolltree.train.config import TrainConfig, TrainError
 from rolltree.train.loop import RunEvent
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.parquet import load
+from rolltree_papers.codetree import CodeTreeAnswers
+from rolltree_papers.e1 import EffortLevels
+from rolltree_papers.evogit import PopulationOfAnswers
+from rolltree_papers.label_tree import LabelChoice
+from rolltree_papers.mcgs import GraphSearch
+from rolltree_papers.meds3 import SlowThinking
+from rolltree_papers.myantfarm import Staged
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 QUIET = {**KNOBS, "eval_every": 0, "checkpoint_every": 0, "forests_every": 0}

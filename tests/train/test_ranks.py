@@ -245,7 +245,7 @@ def test_a_rank_that_dies_ends_the_run_and_one_rank_resumes_it(tmp_path: Path) -
 
 
 def test_what_ranks_cannot_share_is_refused_before_any_begins() -> None:
-    from rolltree.recipe.vcpo import Vcpo
+    from rolltree_papers.vcpo import Vcpo
 
     for parts, said in ((replace(PARTS, peers={"b": Peer()}), "several policies"), (Vcpo().build(), "path's own")):
         assert isinstance(parts, Parts)

@@ -19,7 +19,6 @@ from rolltree.contract.forests import episodes
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.registry import load_credit
 from rolltree.credit.store import BetaStore
-from rolltree.generate.methods.hiper import SubgoalTurns
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall
@@ -31,6 +30,7 @@ from rolltree.train.loop import RunEvent
 from rolltree.train.readings import Critic, make_readings
 from rolltree.tree import Tree
 from rolltree.tree.table import Table, table
+from rolltree_papers.hiper import SubgoalTurns
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 

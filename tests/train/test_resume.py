@@ -108,7 +108,7 @@ def test_what_follows_a_fallback_is_kept_and_the_damaged_ones_go(tmp_path: Path)
 
 
 def test_knobs_that_are_functions_are_the_same_in_another_process() -> None:
-    told = "import json; from rolltree.recipe.latr import Latr; from rolltree.train.run import plain; "
+    told = "import json; from rolltree_papers.latr import Latr; from rolltree.train.run import plain; "
     told += "print(json.dumps(Latr().build(), default=plain, sort_keys=True))"
     command = [sys.executable, "-c", told]
     here, there = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))

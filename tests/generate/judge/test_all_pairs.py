@@ -11,7 +11,6 @@ import pytest
 from rolltree.contract.forests import flat
 from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.control.ledger import Budget, Limits
-from rolltree.generate.compared import Compared
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.against import all_pairs
 from rolltree.generate.judge.measured import MeasuredJudge
@@ -19,6 +18,7 @@ from rolltree.generate.judge.protocol import Entry, at_once
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
+from rolltree_papers.self_pretraining import Compared
 
 
 def shares(rewards: list[float], judge: MeasuredJudge) -> np.ndarray:

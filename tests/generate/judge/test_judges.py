@@ -23,7 +23,6 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.judge.cached import Cached
 from rolltree.generate.judge.calibration import auc, brier, compared, correlation
 from rolltree.generate.judge.engine_judges import Likelihood
-from rolltree.generate.judge.first_error import FirstError, steps_of
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.panel import Fitted, Panel, aggregated, dawid_skene, fit
 from rolltree.generate.judge.parse import number_in, word_in
@@ -35,6 +34,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item
 from rolltree.tree import Forest
 from rolltree.tree.table import table
+from rolltree_papers.fapo import FirstError, steps_of
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from rolltree.contract.tiny import SpellTask
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
-from rolltree.generate.judge.habits import Fresh, Sparing, StepsTaken
 from rolltree.generate.judge.protocol import Entry, Judge, at_once
 from rolltree.generate.judge.routed import field_of, kind_of
 from rolltree.generate.judged import judged_parts
@@ -24,6 +23,7 @@ from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Split
 from rolltree.tree import Forest, Node, Tree
+from rolltree_papers.tablegpt_r1 import Fresh, Sparing, StepsTaken
 from tests.generate.judge.test_texts import PRINTABLE, said
 
 

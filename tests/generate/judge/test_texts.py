@@ -17,11 +17,11 @@ from rolltree.filter.weights import weighed
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, JudgeError, at_once
-from rolltree.generate.judge.texts import Blocks, Unlike, Within
 from rolltree.generate.judged import judged_parts
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
+from rolltree_papers.rebuttal_agent import Blocks, Unlike, Within
 
 PRINTABLE = string.printable
 """What judges are asked in."""

@@ -13,7 +13,6 @@ import pytest
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.judge.checklist import Checklist
 from rolltree.generate.judge.protocol import Entry, JudgeError
-from rolltree.generate.methods.weboperator import AGREED, FULL, VOID, ActionQueue, OperatedActions, OperatorRules
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.search.actions import CHECKPOINT, COUNT, DESTRUCTIVE, ENDED, KIND, NAME, repeats, way_back
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
@@ -21,6 +20,7 @@ from rolltree.generate.search.loop import Moment
 from rolltree.generate.search.proposals import ProposalRules
 from rolltree.task.protocol import ActionAbout, Item, Reply, Split, Verdict
 from rolltree.tree import Forest
+from rolltree_papers.weboperator import AGREED, FULL, VOID, ActionQueue, OperatedActions, OperatorRules
 
 LETTERS = Letters("abcdxs?.+yn p")
 

@@ -13,17 +13,15 @@ from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.votes import Votes
-from rolltree.generate.methods.codetree import CodeTreeRules
-from rolltree.generate.methods.codetree_answers import CodeTreeAnswers, CodeTreeTexts
-from rolltree.generate.methods.evogit import EvoGitRules
-from rolltree.generate.methods.evogit_answers import PopulationOfAnswers
-from rolltree.generate.methods.graded_steps import GradedSteps
 from rolltree.generate.runner import grow
 from rolltree.generate.search.attempts import OperatorTexts
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.tree import Forest
 from rolltree.tree.references import references
 from rolltree.tree.steps import STEP_VALUE, THOUGHT
+from rolltree_papers.codetree import CodeTreeAnswers, CodeTreeRules, CodeTreeTexts
+from rolltree_papers.evogit import EvoGitRules, PopulationOfAnswers
+from rolltree_papers.webstar import GradedSteps
 
 
 def grown(strategy: TreeStrategy, budget: Budget | None = None, n: int = 4) -> Forest:

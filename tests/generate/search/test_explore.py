@@ -12,12 +12,12 @@ import pytest
 from rolltree.analysis.step_rows import RowRules, dpo_rows
 from rolltree.contract.tiny import CODEC, Walk, tiny_engine
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.methods.treecua import UNEXPLORED, Exploration, ExploredActions, ExploreRules
 from rolltree.generate.runner import grow
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
 from rolltree.generate.search.proposals import ProposalRules
 from rolltree.tree import Forest
+from rolltree_papers.treecua import UNEXPLORED, Exploration, ExploredActions, ExploreRules
 
 
 def run(order: Any, paths: int, steps: int = 4, wrong: Any = lambda node: False) -> tuple[SearchGraph[int], list[Any]]:

@@ -7,10 +7,10 @@ import asyncio
 import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.label_tree import LABELS, LabelChoice, Topology, children
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Item
 from rolltree.tree import Tree
+from rolltree_papers.label_tree import LABELS, LabelChoice, Topology, children
 from studies.labels import Labelled, measured
 
 LETTERS = Letters("abcd/?")

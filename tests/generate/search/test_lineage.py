@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.lineage import EARLIER, UNFOLLOWED, OrderedActions
 from rolltree.generate.runner import grow
 from rolltree.generate.search.proposals import ProposalRules
 from rolltree.recipe.recipe import RecipeError
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.tree import Forest
+from rolltree_papers.intern_atlas import EARLIER, UNFOLLOWED, OrderedActions
 from studies.search.lineage import recall
 
 LETTERS = Letters("abcde?.0123456789")

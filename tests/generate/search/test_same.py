@@ -13,12 +13,11 @@ import pytest
 from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.methods.mars2 import Attempts
-from rolltree.generate.methods.mars2_thompson import Prior
 from rolltree.generate.runner import grow
-from rolltree.generate.stepsearch import StepSearch
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.tree import Forest
+from rolltree_papers.ets import StepSearch
+from rolltree_papers.mars2 import Attempts, Prior
 from studies.searches import drafter, grown, mars2, mender
 from tests.generate.test_stepsearch import MODES, TABLE, Noisy, Right, modes
 

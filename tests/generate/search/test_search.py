@@ -19,9 +19,9 @@ from rolltree.generate.search.loop import Moment, search
 from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.queues import BestFirst, Stack, Switch, TopK, flattest
 from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select, once, up_to
-from rolltree.generate.search.triggers import branch_stagnant, stagnant
 from rolltree.tree import Tree
 from rolltree.tree.references import REFERENCES, refer, references
+from rolltree_papers.mcgs import branch_stagnant, stagnant
 
 
 def rng(turn: int) -> np.random.Generator:

@@ -9,10 +9,10 @@ from itertools import islice
 from typing import Any
 
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.methods.tree_planner import PlanTries
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.tree import Forest
+from rolltree_papers.tree_planner import PlanTries
 
 LETTERS = Letters("abc?.+")
 LENGTH = 3

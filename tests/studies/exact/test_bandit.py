@@ -7,9 +7,9 @@ import pytest
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import live_leaves
-from rolltree.filter.methods.grpo_roc import Cleanest
 from rolltree.filter.overlong import Shaper
 from rolltree.tree import Tree
+from rolltree_papers.grpo_roc import Cleanest
 from studies.exact import clean
 from studies.exact.bandit import fapo, softmax, train
 

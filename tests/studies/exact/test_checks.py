@@ -9,9 +9,9 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.forkall import ForkAll
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
-from rolltree.recipe.brorl import BroRl
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
+from rolltree_papers.brorl import BroRl
 from studies.exact import broad, checks, judged, languages, modes, play, swarm, votes
 from studies.exact.checks import noise
 from studies.exact.languages import BAD, TOKENS, bad_rate, corpus, lost_at, mended, written

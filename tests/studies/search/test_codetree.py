@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from rolltree.generate.methods.codetree import CodeTree, CodeTreeRules
 from rolltree.generate.search.graph import Made, SearchGraph, SearchNode
+from rolltree_papers.codetree import CodeTree, CodeTreeRules
 from studies.search.codetree import ARMS, Coding, Editor, found, rates
 
 

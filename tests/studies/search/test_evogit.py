@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rolltree.generate.methods.evogit import BETTER, EvoGit, EvoGitRules, novel
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import Moment
+from rolltree_papers.evogit import BETTER, EvoGit, EvoGitRules, novel
 from studies.search.evogit import run
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rolltree.generate.methods.maxs import Foresight
+from rolltree_papers.maxs import Foresight
 from studies.search.foresight import good, grown, told_apart
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rolltree.generate.search.trie import END, plan_trie, valid
+from rolltree_papers.tree_planner import END, plan_trie, valid
 from studies.search.planner import Household, crossing, ratio, walked
 
 

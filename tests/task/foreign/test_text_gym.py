@@ -10,12 +10,12 @@ import pytest
 from rolltree.contract import task as contract
 from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.runner import grow
 from rolltree.policy.codec import HFCodec
 from rolltree.task.data.chat import Chat
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
+from rolltree_papers.poly_ppo import Vines
 from tests.task.data.toy import CHATML, LLAMA, tokenizer
 from tests.task.foreign.worlds import scripted
 

@@ -11,7 +11,6 @@ import pytest
 from rolltree.contract import task as contract
 from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
-from rolltree.generate.methods.poly_ppo import Vines
 from rolltree.generate.needs import NeedsError
 from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow, open_hand
@@ -20,6 +19,7 @@ from rolltree.task.foreign.rewards import UnscorableError
 from rolltree.task.foreign.tool_class import ToolClass, tools_of
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
+from rolltree_papers.poly_ppo import Vines
 from tests.task.foreign.worlds import Counter, Locked, scripted
 
 ROWS = [{"prompt": "", "goal": n, "split": "train" if n % 4 else "test"} for n in range(1, 25)]

@@ -1,1 +1,0 @@
-"""Controls that serve one published method each; what several share stands one folder up."""

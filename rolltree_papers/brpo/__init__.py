@@ -1,0 +1,116 @@
+"""BRPO: bootstrapped relative policy optimisation, from Writing-Zero (arXiv 2506.00103)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from rolltree.credit.registry import load_credit
+from rolltree.filter.groups import live_leaves
+from rolltree.filter.overlong import Shaper
+from rolltree.filter.parts import Composite
+from rolltree.filter.rewards import RECORD
+from rolltree.generate.independent import Independent
+from rolltree.generate.judge.against import against
+from rolltree.generate.judge.engine_judges import Likelihood
+from rolltree.generate.judge.measured import MeasuredJudge
+from rolltree.generate.judge.protocol import Entry, Judge, at_once
+from rolltree.generate.judged import JudgedAgainst
+from rolltree.generate.random import mix
+from rolltree.generate.strategy import TreeStrategy
+from rolltree.objective.registry import load_objective
+from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, check_group
+from rolltree.tree import Node, Tree
+
+# Verdicts of a judge that compares two answers: every leaf against one member of its group (BRPO).
+
+
+@dataclass(frozen=True, slots=True)
+class Versus:
+    """Writes `versus` on every live leaf, the share of votes it won against one of them, and `reference` = 1 on that
+    one, drawn anew for every group (bootstrapped relative policy optimisation, arXiv 2506.00103).
+
+    The paper's judge is a generative reward model that reads both answers in both orders. Here the judge reads what is
+    recorded: a part of the verdict, through the errors it is given. `rolltree.generate.judged.JudgedAgainst` asks an
+    engine instead. An equal answer has not won.
+    """
+
+    judge: Judge = field(default_factory=MeasuredJudge)
+    votes: int = 1
+    """Votes in each of the two orders."""
+    seed: int = 0
+    writes: ClassVar[frozenset[str]] = frozenset({"judged:versus"})
+
+    def __call__(self, tree: Tree, limit: int) -> None:
+        """Judge the live leaves of one tree; `limit` is not used."""
+        leaves = live_leaves(tree)
+        if not leaves:
+            return
+        rng = drawn(self.seed, tree, leaves)
+        chosen = int(rng.integers(len(leaves)))
+        group = [Entry(tree, leaf) for leaf in leaves]
+        won = at_once(against(None, self.judge, group, chosen, self.votes, rng), f"the judge {self.judge.name!r}")
+        for i, leaf in enumerate(leaves):
+            leaf.scores.update(versus=float(won[i]), reference=float(i == chosen))
+        share = float(won[np.arange(len(leaves)) != chosen].mean()) if len(leaves) > 1 else 0.0
+        tree.event("note", leaves[chosen], "the answer the others were compared with", judge=self.judge.name, won=share)
+
+
+def drawn(seed: int, tree: Tree, leaves: list[Node]) -> np.random.Generator:
+    """The draw belongs to this very group: another visit of the prompt has another reference."""
+    return np.random.default_rng(mix(seed, tree.id, *(leaf.actions.tobytes().hex() for leaf in leaves)))
+
+
+@dataclass(frozen=True, slots=True)
+class Brpo:
+    """Each rollout is compared with a random one of its group: +1 if it wins every vote, else −1, and nothing else.
+
+    Made for writing, where a judge can compare answers but not grade them. The judge here compares what the verifier
+    measured (`parts=True`: the graded parts of a record), as exactly as `noise` and `bias` let it. No mean and no
+    deviation; groups whose reference was an outlier are left out. A mixed verdict counts as lost, so a noisy judge
+    pushes everything down; `split="zero"` mends that. In the evidence grades by the same judge teach GRPO.
+    """
+
+    card: ClassVar[Card] = Card(
+        "brpo", "Bootstrapped relative policy optimisation", "2506.00103", 2025,
+        "WritingBench 6.89 to 8.29 (Qwen3-32B-Base) with fewer hacked explanations than a scalar reward model",
+        ("filter", "credit"), "grpo",
+        Evidence("quality of the answers", "grpo on the same judge's grades", "higher", 0.02, seeds=5,
+                 check="studies.exact.judged:brpo"),
+        counter=Counter("policy/credit_apart"),
+    )  # fmt: skip
+    group: int = 16
+    votes: int = 1
+    """Votes in each of the two orders."""
+    judge: Literal["measured", "likelihood"] = "measured"
+    """Who compares: a judge of the verifier's measure with known errors, or a frozen copy of the first policy."""
+    noise: float = 0.0
+    """Deviation of each reading of the judge."""
+    bias: float = 0.0
+    """What the judge adds to the answer it reads first."""
+    split: Literal["loss", "zero"] = "loss"
+    """What a mixed verdict counts as: a loss, or nothing (zero)."""
+    skew: float = 0.6
+    """Groups whose advantages have a larger mean than this, up or down, are left out."""
+    parts: bool = False
+    """Compare the parts of a structured answer (`rl_struct`'s reward) instead of the outcome alone."""
+    clip: float = 0.2
+    kl: float = 0.0
+
+    def build(self) -> Parts:
+        """Independent rollouts, verdicts against one of them, the verdicts as advantages, clipped surrogate."""
+        check_group("brpo", self.group)
+        own: TreeStrategy = Independent(self.group)
+        peers = dict[str, Peer]()
+        shapers: tuple[Shaper, ...] = (Composite(RECORD),) if self.parts else ()
+        if self.judge == "likelihood":
+            own, peers = JudgedAgainst(own, Likelihood(), self.votes), {"judge": Peer(trained=False, writes=False)}
+        else:
+            shapers += (Versus(MeasuredJudge("reward", self.noise, self.bias), self.votes),)
+        return Parts(
+            "brpo", own, load_credit("pairwise", split=self.split, skew=self.skew),
+            load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl), averaging="sequence",
+            shapers=shapers, peers=peers,
+        )  # fmt: skip
