@@ -1,6 +1,7 @@
 """Parts by name, in one way for every kind: built in, installed by another package, or from a file of your own.
 
-A name is one of the package's own parts, an entry point of an installed package, or `path/to/file.py:name`.
+A name is one of the package's own parts, a part of a paper, an entry point of an installed package, or
+`path/to/file.py:name`.
 """
 
 from __future__ import annotations
@@ -107,10 +108,14 @@ class Registry(Generic[T]):
 
 
 class Modules(Generic[T]):
-    """The parts in the modules of packages, found by importing them."""
+    """The parts in the modules of packages and in the folders of papers, found by importing them.
 
-    def __init__(self, part: Part[T], *packages: str) -> None:
-        self._part, self._packages = part, packages
+    A folder of papers is a package that an installed distribution names under the entry points `rolltree.papers`. Each
+    package in it is one paper. `file` is the module of a paper that holds parts of this kind, "" for the package itself.
+    """
+
+    def __init__(self, part: Part[T], *packages: str, file: str = "") -> None:
+        self._part, self._packages, self._file = part, packages, file
 
     def __call__(self) -> Mapping[str, T]:
         """All of them."""
@@ -118,14 +123,47 @@ class Modules(Generic[T]):
         for package in self._packages:
             for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
                 found |= parts_in(importlib.import_module(f"{package}.{module.name}"), self._part)
+        for paper in papers():
+            if (module := self._of(paper)) is not None:
+                found |= parts_in(module, self._part)
         return dict(sorted(found.items()))
 
     def alone(self, name: str) -> T | None:
-        """The part in the module of its own name, if there is one: no other module is imported for it."""
-        for package in self._packages if name.isidentifier() else ():
+        """The part in the module or paper of its own name, if there is one: no other module is imported for it."""
+        if not name.isidentifier():
+            return None
+        for package in self._packages:
             if find_spec(f"{package}.{name}") is not None:
                 return parts_in(importlib.import_module(f"{package}.{name}"), self._part).get(name)
+        for folder in paper_folders():
+            if find_spec(f"{folder}.{name}") is not None and (module := self._of(f"{folder}.{name}")) is not None:
+                return parts_in(module, self._part).get(name)
         return None
+
+    def _of(self, paper: str) -> ModuleType | None:
+        """The module of a paper that holds parts of this kind."""
+        name = f"{paper}.{self._file}" if self._file else paper
+        return importlib.import_module(name) if find_spec(name) is not None else None
+
+
+def paper_folders() -> list[str]:
+    """The packages whose packages are papers, as installed distributions name them."""
+    return sorted({point.value for point in installed("rolltree.papers").values()})
+
+
+@cache
+def papers() -> list[str]:
+    """The package of every paper, by name; a folder with a leading underscore is none (a template)."""
+    found: list[str] = []
+    for folder in paper_folders():
+        try:
+            path = importlib.import_module(folder).__path__
+        except (ImportError, AttributeError) as error:
+            raise RolltreeError(
+                f"the folder of papers {folder!r} cannot be imported ({error}); mend or uninstall what names it"
+            ) from error
+        found += [f"{folder}.{m.name}" for m in pkgutil.iter_modules(path) if m.ispkg and not m.name.startswith("_")]
+    return found
 
 
 def parts_in(module: ModuleType, part: Part[T]) -> dict[str, T]:

@@ -18,7 +18,7 @@ def _control(value: Any) -> tuple[str, type[Control]] | None:
 
 
 CONTROLS = Registry[type[Control]](
-    "control", "rolltree.controls", Modules(_control, "rolltree.control", "rolltree.control.methods"), _control
+    "control", "rolltree.controls", Modules(_control, "rolltree.control"), _control
 )
 """Classes of controls: dataclasses with a name and a plan."""
 
