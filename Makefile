@@ -11,12 +11,12 @@ help: ## what can be made
 
 setup: $(STAMP) ## create .venv with everything for work on Rolltree
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml rolltree_papers/pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Rolltree needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Setting up .venv (a few minutes the first time) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv .venv
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' 2> .venv/install.log || \
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[dev]' -e rolltree_papers 2> .venv/install.log || \
 	  { cat .venv/install.log; exit 1; }
 	@touch $(STAMP)
 
@@ -96,8 +96,8 @@ VLLM_PIP := $(VLLM_BIN)/python -m pip install -q --disable-pip-version-check
 	  { echo "Rolltree needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 1; }
 	@echo "Setting up .venv-vllm (a few minutes the first time) ..."
 	@test -x $(VLLM_BIN)/python || $(PYTHON) -m venv .venv-vllm
-	@{ $(if $(VLLM),$(VLLM_PIP) -c constraints.txt $(VLLM) -e '.[http]' 'pytest>=8' 'hypothesis>=6.100', \
-	  $(VLLM_PIP) --no-deps -r $(VLLM_PINS) && $(VLLM_PIP) --no-deps -e .); } 2> .venv-vllm/install.log || \
+	@{ $(if $(VLLM),$(VLLM_PIP) -c constraints.txt $(VLLM) -e '.[http]' -e rolltree_papers 'pytest>=8' 'hypothesis>=6.100', \
+	  $(VLLM_PIP) --no-deps -r $(VLLM_PINS) && $(VLLM_PIP) --no-deps -e . -e rolltree_papers); } 2> .venv-vllm/install.log || \
 	  { cat .venv-vllm/install.log; exit 1; }
 	@touch $@
 

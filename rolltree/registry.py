@@ -44,6 +44,7 @@ class Registry(Generic[T]):
         self._given = given
         """The part that a value named by a file or an entry point is, where `part` does not know the value."""
         self._hint = hint
+        """Where the parts are listed."""
 
     def all(self) -> dict[str, T]:
         """Every part that has a name, those of installed packages included."""
@@ -66,7 +67,7 @@ class Registry(Generic[T]):
         if (part := self._alone(name)) is not None:
             return part
         if name not in self.built_in():
-            raise unknown(self.kind, name, self.names(), self._hint)
+            raise unknown(self.kind, name, self.names(), "; ".join(filter(None, (self._hint, where_papers_are()))))
         return self.built_in()[name]
 
     def _from_file(self, name: str) -> T:
@@ -111,7 +112,7 @@ class Modules(Generic[T]):
     """The parts in the modules of packages and in the folders of papers, found by importing them.
 
     A folder of papers is a package that an installed distribution names under the entry points `rolltree.papers`. Each
-    package in it is one paper. `file` is the module of a paper that holds parts of this kind, "" for the package itself.
+    package in it is one paper. `file` is the module of a paper that holds parts of this kind; "" is the package itself.
     """
 
     def __init__(self, part: Part[T], *packages: str, file: str = "") -> None:
@@ -149,6 +150,11 @@ class Modules(Generic[T]):
 def paper_folders() -> list[str]:
     """The packages whose packages are papers, as installed distributions name them."""
     return sorted({point.value for point in installed("rolltree.papers").values()})
+
+
+def where_papers_are() -> str:
+    """A sentence for a program that is installed without papers; empty where some are."""
+    return "" if paper_folders() else "the recipes of papers come with: pip install 'rolltree[papers]'"
 
 
 @cache

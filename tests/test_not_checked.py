@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from tests.conftest import pytest_terminal_summary
+from conftest import pytest_terminal_summary
 
 
 def test_what_was_skipped_for_want_of_a_program_is_said_at_the_end():

@@ -14,6 +14,7 @@ from rich.text import Text
 from rolltree.cli.common import console, emit, grid, parse
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import list_recipes, load_recipe
+from rolltree.registry import where_papers_are
 
 ABOUT = """List the recipes, or describe one: its paper, its claim, its knobs and the parts it is made of.
 
@@ -50,6 +51,8 @@ def _list(as_json: bool) -> int:
     out = console()
     out.print(grid("Recipes", rows))
     out.print("\nrolltree recipes NAME describes one; rolltree train NAME --help shows all knobs.", style="dim")
+    if missing := where_papers_are():
+        out.print(f"{missing[0].upper()}{missing[1:]}", markup=False, highlight=False)
     return 0
 
 

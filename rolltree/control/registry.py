@@ -17,9 +17,7 @@ def _control(value: Any) -> tuple[str, type[Control]] | None:
     return None
 
 
-CONTROLS = Registry[type[Control]](
-    "control", "rolltree.controls", Modules(_control, "rolltree.control"), _control
-)
+CONTROLS = Registry[type[Control]]("control", "rolltree.controls", Modules(_control, "rolltree.control"), _control)
 """Classes of controls: dataclasses with a name and a plan."""
 
 

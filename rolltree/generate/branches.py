@@ -23,6 +23,17 @@ class BranchError(RolltreeError, ValueError):
     """Places or temperatures that make no tree; names them and the way out."""
 
 
+def places_of(name: str, text: str) -> list[int]:
+    """Places written with commas, as the knob `splits` of the recipe `name` has them."""
+    try:
+        places = [int(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        places = [-1]
+    if any(place < 0 for place in places):
+        raise BranchError(f"{name}: splits={text!r} are no steps; give numbers with commas, such as 0,3,6")
+    return places
+
+
 @dataclass(frozen=True, slots=True)
 class Heat:
     """The temperature of the action behind each place (actions since the prompt).

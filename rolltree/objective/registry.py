@@ -43,7 +43,11 @@ def _own(_: str, value: Any) -> Callable[..., Objective] | None:
 
 
 OBJECTIVES = Registry["Callable[..., Objective]"](
-    "objective", "rolltree.objectives", Modules(_objective, "rolltree.objective", file="objective"), _objective, given=_own
+    "objective",
+    "rolltree.objectives",
+    Modules(_objective, "rolltree.objective", file="objective"),
+    _objective,
+    given=_own,
 )
 """What makes every surrogate, by name; from a file or another package anything that makes one."""
 

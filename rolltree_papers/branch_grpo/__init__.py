@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.branches import Branches, Heat
+from rolltree.generate.branches import Branches, Heat, places_of
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Parts, RecipeError
 
@@ -56,7 +56,7 @@ class BranchGrpo:
 
     def build(self) -> Parts:
         """Forks at fixed steps, depth-wise credit, clipped surrogate; every edge counts once."""
-        places = tuple(1 + step for step in steps_of("branch_grpo", self.splits))
+        places = tuple(1 + step for step in places_of("branch_grpo", self.splits))
         heat = Heat(self.noise, (1 + self.start, self.window), hot=places) if self.window else Heat(self.noise)
         strategy = Branches(places, self.ways, self.first, heat)
         if strategy.leaves < 2:
@@ -70,14 +70,3 @@ class BranchGrpo:
             load_objective("clipped", clip_low=self.clip, clip_high=self.clip, kl=self.kl),
             averaging="token", multiplicity="once",
         )  # fmt: skip
-
-
-def steps_of(name: str, text: str) -> list[int]:
-    """Steps written with commas."""
-    try:
-        steps = [int(part) for part in text.split(",") if part.strip()]
-    except ValueError:
-        steps = [-1]
-    if any(step < 0 for step in steps):
-        raise RecipeError(f"{name}: splits={text!r} are no steps; give numbers with commas, such as 0,3,6")
-    return steps

@@ -10,14 +10,13 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.branches import BranchError
+from rolltree.generate.branches import BranchError, places_of
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.turns import stretch
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree import Node, Tree
-from rolltree_papers.branch_grpo import steps_of
 
 # Diffusion tree sampling: search over the draws of a path with soft values that every rollout improves.
 
@@ -203,7 +202,7 @@ class Dts:
     def build(self) -> Parts:
         """The search; group credit and the clipped surrogate for those who train on it."""
         check_group("dts", self.rollouts)
-        places = tuple(1 + step for step in steps_of("dts", self.branch))
+        places = tuple(1 + step for step in places_of("dts", self.branch))
         search = TreeSampling(
             self.rollouts, places, self.scale, self.alpha, self.widen, self.select, self.explore, self.backup
         )

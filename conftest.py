@@ -27,6 +27,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 
 
 @pytest.fixture
+def pair() -> Any:
+    """One fixed pair of a packed batch and the same paths written out, for objectives."""
+    from rolltree.contract.objective import random_pair
+
+    return random_pair(0)
+
+
+@pytest.fixture
 def engine_log(monkeypatch: pytest.MonkeyPatch) -> logging.Logger:
     """The logger of engines, as it is in a program. Libraries of other tests configure logging for the whole process,
     and silence loggers that existed before."""
