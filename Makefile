@@ -108,14 +108,14 @@ test-ray: setup ## engines, environments and verifiers on real Ray clusters, wit
 	$(BIN)/python -m pytest -m ray tests/cluster
 
 attack: setup ## the standing attack: seeded, goes on where it was stopped, counts (NAMES="engine kills" for some)
-	$(BIN)/python -m attack $(NAMES)
+	$(BIN)/python -m tests.attack $(NAMES)
 
 attack-kills: setup ## every night: runs of all recipes and schedules, killed anywhere, resumed and compared
-	$(BIN)/python -m attack kills kills-recipes kills-schedules --seed $$(date +%Y%j)
+	$(BIN)/python -m tests.attack kills kills-recipes kills-schedules --seed $$(date +%Y%j)
 
 attack-ray: setup ## ten minutes: nodes, engines, verifiers and drivers of a Ray cluster killed at any moment
-	$(BIN)/python -m attack ray --minutes 8 --seed $${SEED:-0}
-	$(BIN)/python -m attack ray-drivers --minutes 2 --seed $${SEED:-0}
+	$(BIN)/python -m tests.attack ray --minutes 8 --seed $${SEED:-0}
+	$(BIN)/python -m tests.attack ray-drivers --minutes 2 --seed $${SEED:-0}
 
 bench: setup ## ratios against transformers and TRL, measured in one run
 	$(BIN)/rolltree bench

@@ -29,7 +29,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture
 def pair() -> Any:
     """One fixed pair of a packed batch and the same paths written out, for objectives."""
-    from rolltree.contract.objective import random_pair
+    from rolltree.testing.objective import random_pair
 
     return random_pair(0)
 

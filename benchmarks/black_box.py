@@ -27,13 +27,13 @@ import numpy as np
 import torch
 from machine import save
 
+from rolltree.compare.stats.paired import t_quantile
 from rolltree.gateway.agents.task import AgentTask
-from rolltree.lab.stats.student import t_quantile
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.nano.lookup import Lookup
 from rolltree.task.nano.sql import Session, Sql
 from rolltree.task.protocol import Item, Split, Verdict
-from rolltree.train.start import train
+from rolltree.training.start import train
 
 SIDES = ("native", "agent")
 POLICIES = {"lookup": "studies/policies/lookup"}

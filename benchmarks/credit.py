@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.contract.forests import dress
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.registry import credits, load_credit
+from rolltree.testing.forests import dress
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from transformers import DynamicCache
 
-from rolltree.engine.local.streams import passed_over, stream_key, uniforms
+from rolltree.engine.local.sampling import passed_over, stream_key, uniforms
 from rolltree.engine.protocol import Request, Sample
 
 Floats = NDArray[np.float64]

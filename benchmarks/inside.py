@@ -22,7 +22,7 @@ from machine import clock
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.run import LocalRun
-from rolltree.engine.local.streams import stream_key
+from rolltree.engine.local.sampling import stream_key
 from rolltree.engine.protocol import Request, Sampling
 
 TREES, STRETCH, INSIDE = 24, 6, 64

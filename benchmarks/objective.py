@@ -37,11 +37,11 @@ from rolltree.objective.registry import OBJECTIVES, load_objective
 from rolltree.policy.language import LanguagePolicy, PolicyRead
 from rolltree.policy.load import load_model
 from rolltree.policy.packed import Packed
-from rolltree.train.backward import StepKnobs
-from rolltree.train.config import Optim
-from rolltree.train.memory import keep_freed
-from rolltree.train.optimizer import make_optimizer
-from rolltree.train.step import Learner
+from rolltree.training.backward import StepKnobs
+from rolltree.training.config import Optim
+from rolltree.training.memory import keep_freed
+from rolltree.training.optimizer import make_optimizer
+from rolltree.training.step import Learner
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -32,13 +32,13 @@ from machine import save
 from training import Parity, model
 
 from rolltree.engine.local import LocalEngine
-from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
 from rolltree.recipe.grpo import Grpo
 from rolltree.rollout.cursor import Cursor
-from rolltree.train.config import Optim, TrainConfig
-from rolltree.train.learner import make_learner
-from rolltree.train.loop import Loop
+from rolltree.training.config import Optim, TrainConfig
+from rolltree.training.learner import make_learner
+from rolltree.training.loop import Loop
+from studies.lab.nano.tokenizer import build_tokenizer
 
 WARM = {"sync": 1, "areal": 6, "april": 3}
 """Steps before the clock starts; 3 for others."""

@@ -36,7 +36,7 @@ from transformers import AttentionInterface, AttentionMaskInterface
 
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import pack
-from rolltree.train.memory import keep_freed
+from rolltree.training.memory import keep_freed
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -35,13 +35,13 @@ from rolltree.credit.fold import fold, leaf_weights
 from rolltree.objective.registry import load_objective
 from rolltree.policy.device import Compute
 from rolltree.policy.language import LanguagePolicy
-from rolltree.train.backward import StepKnobs
-from rolltree.train.config import Optim
-from rolltree.train.optimizer import make_optimizer
-from rolltree.train.pack import Micro, micro_batches
-from rolltree.train.ranks_processes import meeting
-from rolltree.train.ranks_worker import Beginning, begin, run_updates
-from rolltree.train.step import Learner, Work
+from rolltree.training.backward import StepKnobs
+from rolltree.training.config import Optim
+from rolltree.training.optimizer import make_optimizer
+from rolltree.training.pack import Micro, micro_batches
+from rolltree.training.ranks.start import meeting
+from rolltree.training.ranks.worker import Beginning, begin, run_updates
+from rolltree.training.step import Learner, Work
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

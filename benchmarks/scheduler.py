@@ -21,7 +21,7 @@ from pathlib import Path
 from machine import save
 
 from rolltree.control.schedule import Group, Offer, Resume, Rollout, Schedule, Scheduler, Segment, Stop, TopUp
-from rolltree.generate.garbage import rare_collections
+from rolltree.generate.runner import rare_collections
 
 GROUP, BATCH = 8, 64
 

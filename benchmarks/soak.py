@@ -26,7 +26,6 @@ import psutil
 import torch
 from machine import save
 
-from rolltree.contract.faulty import Wrapped
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Caches, EngineError, Generation, Request
 from rolltree.policy.load import LoadedModel, load_model
@@ -34,9 +33,10 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.cursor import Cursor
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
 from rolltree.task.registry import load_task
-from rolltree.train.config import Optim, TrainConfig
-from rolltree.train.learner import make_learner
-from rolltree.train.loop import Loop
+from rolltree.testing.faulty import Wrapped
+from rolltree.training.config import Optim, TrainConfig
+from rolltree.training.learner import make_learner
+from rolltree.training.loop import Loop
 
 PATIENCE = 120.0
 """Seconds without a token, an end or an update that count as a deadlock."""

@@ -20,7 +20,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 import rolltree
-from rolltree.train.loop import RunEvent
+from rolltree.training.loop import RunEvent
 
 PACKAGE = Path(rolltree.__file__).parent
 COUNTED = 2

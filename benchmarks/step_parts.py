@@ -25,14 +25,14 @@ from training import STEPS, Parity, model, trl_steps
 
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.local.core import Core
-from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
 from rolltree.recipe.grpo import Grpo
 from rolltree.rollout.cursor import Cursor
-from rolltree.train.config import Optim, TrainConfig
-from rolltree.train.learner import make_learner
-from rolltree.train.loop import Loop
-from rolltree.train.step import Learner
+from rolltree.training.config import Optim, TrainConfig
+from rolltree.training.learner import make_learner
+from rolltree.training.loop import Loop
+from rolltree.training.step import Learner
+from studies.lab.nano.tokenizer import build_tokenizer
 
 PRODUCTS = {"aten::mm": "linear layers", "aten::addmm": "linear layers", "aten::bmm": "products of attention"}
 

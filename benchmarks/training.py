@@ -28,7 +28,6 @@ from machine import clock, save
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rolltree.engine.local import LocalEngine
-from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import pack
@@ -36,11 +35,12 @@ from rolltree.recipe.grpo import Grpo
 from rolltree.rollout.cursor import Cursor
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
-from rolltree.train.config import Optim, TrainConfig
-from rolltree.train.learner import make_learner
-from rolltree.train.loop import Loop
+from rolltree.training.config import Optim, TrainConfig
+from rolltree.training.learner import make_learner
+from rolltree.training.loop import Loop
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from studies.lab.nano.tokenizer import build_tokenizer
 
 PACKED = ((1, 256, 8, 64), (1, 512, 16, 32), (1, 64, 8, 64), (4, 256, 8, 64), (16, 20, 8, 40))
 """Trees, prompt, leaves, longest leaf."""

@@ -22,8 +22,8 @@ import psutil
 import pyarrow as pa
 
 from rolltree.tree import Forest
-from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import load, save
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import load, save
 
 NODES = 32
 ACTIONS = 32

@@ -29,7 +29,7 @@ from machine import save
 from playwright.sync_api import sync_playwright
 
 from rolltree.tree import Forest, Tree
-from rolltree.tree.parquet import save as save_forest
+from rolltree.tree.store.parquet import save as save_forest
 
 FEW = 20
 """Nodes of a small tree, and of a small step."""

@@ -15,7 +15,7 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import load_model
 from rolltree.policy.publish import weights_of
 from rolltree.task.registry import load_task
-from rolltree.train.pack import micro_batches, objective_batch
+from rolltree.training.pack import micro_batches, objective_batch
 from rolltree.tree.table import table
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from tempfile import mkdtemp
 
 import rolltree
-from rolltree.contract import check_strategy
 from rolltree.credit.registry import load_credit
 from rolltree.generate.hand import Hand
 from rolltree.generate.turns import play
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Parts
+from rolltree.testing import check_strategy
 from rolltree.tree import Tree
 
 

@@ -13,7 +13,7 @@ from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import load_model
 from rolltree.task.registry import load_task
-from rolltree.train.pack import micro_batches, objective_batch
+from rolltree.training.pack import micro_batches, objective_batch
 from rolltree.tree.table import table
 
 

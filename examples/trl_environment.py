@@ -16,8 +16,8 @@ from typing import Any
 from trl import GRPOConfig
 
 import rolltree
-from rolltree.adapt.data import prompt_dataset
-from rolltree.adapt.trl import TreeGRPOTrainer, TreeRollouts, grpo_settings, rolltree_reward
+from rolltree.integrations.data import prompt_dataset
+from rolltree.integrations.trl import TreeGRPOTrainer, TreeRollouts, grpo_settings, rolltree_reward
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.foreign.calls import Lines
 from rolltree.task.foreign.tool_class import ToolClass

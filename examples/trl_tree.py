@@ -11,8 +11,8 @@ from tempfile import mkdtemp
 from trl import GRPOConfig
 
 import rolltree
-from rolltree.adapt.data import distinct_items, prompt_dataset
-from rolltree.adapt.trl import TreeGRPOTrainer, TreeRollouts, grpo_settings, rolltree_reward
+from rolltree.integrations.data import distinct_items, prompt_dataset
+from rolltree.integrations.trl import TreeGRPOTrainer, TreeRollouts, grpo_settings, rolltree_reward
 from rolltree.recipe.registry import load_recipe
 
 

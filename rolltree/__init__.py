@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from rolltree.policy.load import load_model as load
     from rolltree.recipe.registry import list_recipes, load_recipe
     from rolltree.task.registry import list_tasks, load_task
-    from rolltree.train.config import TrainConfig
-    from rolltree.train.grow import grow
-    from rolltree.train.start import train
+    from rolltree.training.config import TrainConfig
+    from rolltree.training.grow import grow
+    from rolltree.training.start import train
 
 __version__ = "0.2.0.dev0"
 
@@ -29,8 +29,9 @@ _WHERE = {
     "list_tasks": ("rolltree.task.registry", "list_tasks"),
     "load_recipe": ("rolltree.recipe.registry", "load_recipe"),
     "list_recipes": ("rolltree.recipe.registry", "list_recipes"),
-    "grow": ("rolltree.train.grow", "grow"),
-    "TrainConfig": ("rolltree.train.config", "TrainConfig"),
+    "grow": ("rolltree.training.grow", "grow"),
+    "train": ("rolltree.training.start", "train"),
+    "TrainConfig": ("rolltree.training.config", "TrainConfig"),
 }
 
 __all__ = [
@@ -47,8 +48,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "train":
-        return import_module("rolltree.train")
     if name not in _WHERE:
         raise AttributeError(f"module 'rolltree' has no attribute {name!r}")
     module, attribute = _WHERE[name]

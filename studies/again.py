@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rolltree.lab.kept import KeptShelf
-from rolltree.lab.runner import Spec
+from rolltree.compare.runner import Spec
+from studies.lab.kept import KeptShelf
 
 TIMES = ("seconds", "time/")
 ROUNDING = 1e-6

@@ -15,15 +15,15 @@ from typing import Annotated
 import torch
 import tyro
 
+from rolltree.compare.arms import arms
+from rolltree.compare.compare import differing
+from rolltree.compare.regimes import Calibrated, calibrated, regime
+from rolltree.compare.runner import Runner, Spec
+from rolltree.compare.trace import Trace
 from rolltree.errors import unknown
-from rolltree.lab.arms import arms
-from rolltree.lab.compare import differing
-from rolltree.lab.kept import KEPT
-from rolltree.lab.regimes import Calibrated, calibrated, regime
-from rolltree.lab.runner import Runner, Spec
-from rolltree.lab.trace import Trace
 from studies.again import take_over
 from studies.command import run_study
+from studies.lab.kept import KEPT
 from studies.shelf_runs import Priced, bill, make, price
 from studies.simulated import simulated
 from studies.study_shelf import StudyShelf
@@ -114,7 +114,7 @@ def priced(settings: BoardSettings, plan: TablePlan) -> list[tuple[BoardCell, Pr
 
 def has_calibration(name: str) -> bool:
     """Whether a rate is known; a plan may be priced without one."""
-    from rolltree.lab.regimes import CALIBRATED
+    from rolltree.compare.regimes import CALIBRATED
 
     return (CALIBRATED / f"{name}.json").is_file()
 
@@ -125,7 +125,7 @@ def main(settings: BoardSettings, runner: Runner | None = None) -> TableRuns | N
     if settings.name not in TABLES:
         raise unknown("table", settings.name, TABLES)
     if runner is None:
-        from rolltree.lab.train_runner import TrainRunner
+        from rolltree.compare.train_runner import TrainRunner
 
         runner = TrainRunner()
     plan, shelf = TABLES[settings.name], StudyShelf(settings.cache, runner, kept=settings.kept)

@@ -1,7 +1,7 @@
 """Rate and updates of a regime, for its plain baseline: `python -m studies.calibrate NAME`.
 
 Every rate with every number of updates on two seeds that nothing else uses; the pair with the highest mean at the end
-is stored in `rolltree/lab/calibrated/NAME.json` with all that was tried. `--plan` says the cost and runs nothing.
+is stored in `rolltree/compare/calibrated/NAME.json` with all that was tried. `--plan` says the cost and runs nothing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import Annotated
 import torch
 import tyro
 
-from rolltree.lab.arms import arms
-from rolltree.lab.contrast import measures
-from rolltree.lab.kept import KEPT
-from rolltree.lab.regimes import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
-from rolltree.lab.report import versions
-from rolltree.lab.runner import Runner, Spec
-from rolltree.lab.trace import LabError, Trace, write_json
+from rolltree.compare.arms import arms
+from rolltree.compare.contrast import measures
+from rolltree.compare.regimes import CALIBRATED, CALIBRATION_SEEDS, Calibrated, regime
+from rolltree.compare.report import versions
+from rolltree.compare.runner import Runner, Spec
+from rolltree.compare.trace import LabError, Trace, write_json
 from studies.again import take_over
 from studies.command import run_study
+from studies.lab.kept import KEPT
 from studies.shelf_runs import bill, make, price
 from studies.study_shelf import StudyShelf
 
@@ -64,7 +64,7 @@ def main(settings: CalibrateSettings, runner: Runner | None = None) -> Calibrate
     """Run, choose and store; None for a plan alone."""
     torch.set_num_threads(settings.threads)
     if runner is None:
-        from rolltree.lab.train_runner import TrainRunner
+        from rolltree.compare.train_runner import TrainRunner
 
         runner = TrainRunner()
     if of := regime(settings.name).rate_of:

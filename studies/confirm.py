@@ -13,17 +13,17 @@ from typing import Any
 import torch
 import tyro
 
-from rolltree.lab.arms import arms
-from rolltree.lab.contrast import by_items, measures
-from rolltree.lab.kept import KEPT
-from rolltree.lab.names import COSTS
-from rolltree.lab.regimes import Calibrated, calibrated, regime
-from rolltree.lab.runner import Runner, Spec
-from rolltree.lab.stats import Asked, corrected, describe
-from rolltree.lab.stats.sequential import look_levels, sequential_holm
-from rolltree.lab.trace import Trace, write_json
+from rolltree.compare.arms import arms
+from rolltree.compare.contrast import by_items, measures
+from rolltree.compare.names import COSTS
+from rolltree.compare.regimes import Calibrated, calibrated, regime
+from rolltree.compare.runner import Runner, Spec
+from rolltree.compare.stats import Asked, corrected, describe
+from rolltree.compare.trace import Trace, write_json
 from rolltree.recipe.registry import counter_of
 from studies.command import run_study
+from studies.lab.kept import KEPT
+from studies.lab.sequential import look_levels, sequential_holm
 from studies.preregistration import FOLDER, Preregistration, committed, read
 from studies.shelf_runs import Priced, bill, make, price
 from studies.study_shelf import StudyShelf
@@ -64,7 +64,7 @@ def main(settings: ConfirmSettings, runner: Runner | None = None) -> dict[str, s
     asked = read(path)
     commit, rate, on = committed(path), calibrated(asked.regime), regime(asked.regime)
     if runner is None:
-        from rolltree.lab.train_runner import TrainRunner
+        from rolltree.compare.train_runner import TrainRunner
 
         runner = TrainRunner()
     shelf = StudyShelf(settings.cache, runner, kept=settings.kept)

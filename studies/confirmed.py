@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.lab.stats import Asked, Interval, corrected
+from rolltree.compare.stats import Asked, Interval, corrected
 
 ENDING = ".result.json"
 

@@ -18,13 +18,13 @@ from typing import Any
 import torch
 import tyro
 
+from rolltree.compare.trace import write_json
 from rolltree.doctor import detectors, examine
-from rolltree.doctor.fix import Fix
-from rolltree.lab.trace import write_json
+from rolltree.doctor.finding import Fix
 from rolltree.metrics.registry import value_in
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.registry import load_task
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 
 STEPS, PROMPTS, GROUP, LAST = 16, 8, 8, 10
 HELD_OUT, SAMPLES = 64, 4
@@ -92,7 +92,7 @@ class FixesSettings:
 
 def measured(case: Case, setup: Setup, seed: int) -> dict[str, float]:
     """One run: the finding's number over the last steps, whether it stands, and held-out pass@1 before and after."""
-    from rolltree.train.start import train
+    from rolltree.training.start import train
 
     knobs: dict[str, Any] = {"steps": STEPS, "prompts": PROMPTS, **setup.train}
     with tempfile.TemporaryDirectory() as scratch:

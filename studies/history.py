@@ -12,14 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rolltree.lab.claim import EVIDENCE
-from rolltree.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
-from rolltree.lab.evidence import following
-from rolltree.lab.systems import SYSTEMS
-from rolltree.lab.trace import LabError
+from rolltree.compare.trace import LabError
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import list_recipes
 from studies.command import run_study
+from studies.lab.claim import EVIDENCE
+from studies.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
+from studies.lab.evidence import following
+from studies.lab.systems import SYSTEMS
 
 
 @dataclass(frozen=True)

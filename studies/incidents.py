@@ -17,16 +17,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
-from rolltree.lab.acted import counted
-from rolltree.lab.claim import Measured
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree_papers.myantfarm import Stage, Staged
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 Arm = Literal["one role", "one role, asked for all", "chain"]
 ARMS: tuple[Arm, ...] = ("one role", "one role, asked for all", "chain")

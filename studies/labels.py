@@ -16,15 +16,15 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import grow
-from rolltree.lab.acted import counted
-from rolltree.lab.claim import Measured
 from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree_papers.label_tree import LabelChoice, Topology
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 LETTERS = Letters("ab/0123456789?")
 

@@ -15,15 +15,15 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from rolltree.lab.claim import EVIDENCE
-from rolltree.lab.entry import load_entries
-from rolltree.lab.entry_family import CANDIDATES, HANDED_ON
-from rolltree.lab.evidence import FRESH_SEEDS
-from rolltree.lab.stats import Asked, Corrected, corrected
-from rolltree.lab.stats.interval import Floats
-from rolltree.lab.stats.sequential import sequential_holm
-from rolltree.lab.trace import write_json
+from rolltree.compare.stats import Asked, Corrected, corrected
+from rolltree.compare.stats.paired import Floats
+from rolltree.compare.trace import write_json
 from studies.command import run_study
+from studies.lab.claim import EVIDENCE
+from studies.lab.entry import load_entries
+from studies.lab.entry_family import CANDIDATES, HANDED_ON
+from studies.lab.evidence import FRESH_SEEDS
+from studies.lab.sequential import sequential_holm
 
 FRESH_RUNS, FRESH_CHECKS = FRESH_SEEDS["training"], FRESH_SEEDS["simulated"]
 LOOKS = (8, 14, 20)

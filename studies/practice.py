@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.lab.entry import load_entries
-from rolltree.lab.entry_family import counted, together
 from studies.confirmed import ConfirmedFamily, sentence
+from studies.lab.entry import load_entries
+from studies.lab.entry_family import counted, together
 from studies.power import LOOKS, SCREEN, PowerSettings
 from studies.stored_table import BETTER, StoredCell, StoredTable
 from studies.tables import base_of

@@ -20,22 +20,22 @@ from typing import Any, cast
 import numpy as np
 import torch
 
+from rolltree.compare.arms import Arm, Value, arms
+from rolltree.compare.curves import endpoint
+from rolltree.compare.regimes import calibrated, regime
+from rolltree.compare.runner import Shelf, Spec
+from rolltree.compare.stats import paired_interval
+from rolltree.compare.stats.paired import t_interval
+from rolltree.compare.trace import Trace, write_json
+from rolltree.compare.train_runner import TrainRunner
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Request, Sample, Sampling
-from rolltree.lab.arms import Arm, Value, arms
-from rolltree.lab.claim import Measured
-from rolltree.lab.curves import endpoint
-from rolltree.lab.regimes import calibrated, regime
-from rolltree.lab.runner import Shelf, Spec
-from rolltree.lab.stats import paired_interval
-from rolltree.lab.stats.interval import t_interval
-from rolltree.lab.trace import Trace, write_json
-from rolltree.lab.train_runner import TrainRunner
 from rolltree.metrics.log import read_metrics
 from rolltree.policy.load import load_model
 from rolltree.policy.precision import Precision, linear_weights, round_forward, rounded
 from rolltree.task.registry import load_task
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 COLLAPSED, STEPS = 0.5, 5
 """A run has collapsed where the share of right rollouts over so many steps falls below this share of the first held-out

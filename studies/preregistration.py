@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.lab.regimes import REGIMES
-from rolltree.lab.trace import LabError
+from rolltree.compare.regimes import REGIMES
+from rolltree.compare.trace import LabError
 from studies.power import ALPHA, CANDIDATES, LOOKS
 from studies.tables import TableArm
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.lab.regimes import CALIBRATED
-from rolltree.lab.runner import Runner
-from rolltree.lab.trace import LabError
+from rolltree.compare.regimes import CALIBRATED
+from rolltree.compare.runner import Runner
+from rolltree.compare.trace import LabError
 from studies import practice
 from studies.board import apart_of
 from studies.command import run_study
@@ -53,7 +53,7 @@ class PublishSettings:
 def main(settings: PublishSettings, runner: Runner | None = None) -> list[str]:
     """Store, write, and say which tables stand."""
     if runner is None:
-        from rolltree.lab.train_runner import TrainRunner
+        from rolltree.compare.train_runner import TrainRunner
 
         runner = TrainRunner()
     kept = settings.docs / "tables"

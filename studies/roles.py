@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
@@ -23,16 +24,15 @@ from rolltree.generate.judge.votes import Votes
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.waves import Digests, Waves
-from rolltree.lab.acted import counted
-from rolltree.lab.claim import Measured as Found
+from rolltree.metrics.reward import waves as waves_of
 from rolltree.metrics.rollouts import Rollouts
-from rolltree.metrics.waves import waves as waves_of
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
 from rolltree_papers.st_raptor import BestJudged
 from rolltree_papers.tmas import EXPERIENCE, GUIDELINES, Banked, RecordWriter
+from studies.lab.claim import Measured as Found
 from studies.questions import Questions
 
 LETTERS = Letters("abcdefgh?!|&")

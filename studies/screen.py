@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rolltree.lab.trace import write_json
+from rolltree.compare.trace import write_json
 from studies.power import ALPHA, CANDIDATES, DROP, LOOKS
 from studies.preregistration import FRESH
 from studies.tables import TableArm

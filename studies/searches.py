@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -22,13 +23,12 @@ from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.random import mix
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.lab.acted import counted
-from rolltree.lab.claim import Measured
 from rolltree.task.protocol import Item, Split, Task, Verdict
 from rolltree.task.registry import load_task
 from rolltree.tree import Forest, Node, Tree
 from rolltree_papers.ets import StepSearch
 from rolltree_papers.mars2 import Attempts
+from studies.lab.claim import Measured
 from studies.questions import Questions
 
 LETTERS = Letters("abcdefgh!")

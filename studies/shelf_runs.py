@@ -8,10 +8,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rolltree.lab.kept import KeptShelf
-from rolltree.lab.report import duration
-from rolltree.lab.runner import Spec
-from rolltree.lab.trace import LabError, Trace
+from rolltree.compare.report import duration
+from rolltree.compare.runner import Spec
+from rolltree.compare.trace import LabError, Trace
+from studies.lab.kept import KeptShelf
 
 SLOW = {"vcpo": 2.5, "poly_ppo": 4.0, "aepo": 1.5, "arpo": 1.5, "mars2": 2.0, "ettrl": 1.5}
 """Recipes that take so many times the processor time of the baseline for a token."""

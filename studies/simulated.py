@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolltree.compare.parts_apart import shapes_trees
+from rolltree.compare.runner import Composes, Runner, Spec
+from rolltree.compare.trace import Trace
+from rolltree.compare.watch import lengths
 from rolltree.control.schedule import Schedule
-from rolltree.lab.parts_apart import shapes_trees
-from rolltree.lab.runner import Composes, Runner, Spec
-from rolltree.lab.trace import Trace
-from rolltree.lab.watch import lengths
 from rolltree.rollout.scheduled import schedule_of
 from studies.clock.hardware import Hardware
 from studies.clock.work import Job, WorkItem

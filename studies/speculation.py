@@ -19,9 +19,9 @@ from rolltree.engine.local.speculate.spec import Speculation
 from rolltree.engine.local.speculate.speculator import SpeculationCounts
 from rolltree.engine.local.speculate.tree import DraftTree
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.lab.claim import Measured
 from rolltree.policy.load import load_model
 from rolltree.task.registry import load_task
+from studies.lab.claim import Measured
 
 PROMPTS, GROUP, ROUNDS, TOKENS = 2, 4, 4, 48
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from rolltree.lab.stats import Asked, Corrected, Interval, corrected, judge, t_interval
-from rolltree.lab.trace import LabError
+from rolltree.compare.stats import Asked, Corrected, Interval, corrected, judge, t_interval
+from rolltree.compare.trace import LabError
 from studies.tables import TABLES, TablePlan, base_of
 from studies.unanswerable import lost
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from rolltree.lab.kept import KeptShelf
-from rolltree.lab.runner import Spec
-from rolltree.lab.trace import Trace
+from rolltree.compare.runner import Spec
+from rolltree.compare.trace import Trace
+from studies.lab.kept import KeptShelf
 from studies.simulated import simulated
 from studies.table_runs import SIMULATED
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
-from rolltree.lab.contrast import by_items
-from rolltree.lab.names import COSTS, cost_name
-from rolltree.lab.regimes import regime
-from rolltree.lab.stats import Asked, Corrected, corrected, judge, rule_table
-from rolltree.lab.trace import write_json
+from rolltree.compare.contrast import by_items
+from rolltree.compare.names import COSTS, cost_name
+from rolltree.compare.regimes import regime
+from rolltree.compare.stats import Asked, Corrected, corrected, judge, rule_table
+from rolltree.compare.trace import write_json
 from studies.screen import Screened, propose
 from studies.table_runs import SIMULATED, BoardCell, TableRuns
 from studies.tables import TableArm, is_flat

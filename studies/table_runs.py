@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.lab.contrast import measures
-from rolltree.lab.curves import endpoint
-from rolltree.lab.names import COSTS
-from rolltree.lab.trace import Trace
-from rolltree.lab.void import COLLAPSED
+from rolltree.compare.contrast import measures
+from rolltree.compare.curves import endpoint
+from rolltree.compare.names import COSTS
+from rolltree.compare.trace import Trace
+from rolltree.compare.void import COLLAPSED
 from rolltree.recipe.registry import counter_of
 from studies.tables import TableArm, TablePlan, base_of, is_flat
 from studies.unanswerable import idle, lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from rolltree.lab import contrast
+from rolltree.compare import contrast
 
 STALE = ("fresh", "stale2", "stale8", "stale32")
 

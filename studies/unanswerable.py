@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rolltree.lab.void import CEILING, rested
+from rolltree.compare.void import CEILING, rested
 
 
 def lost(fallen: int, ends: Sequence[float]) -> str:

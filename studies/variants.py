@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.compare.stats import Interval, paired_interval
 from rolltree.control.ledger import Budget
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Engine
 from rolltree.generate.runner import grow
-from rolltree.lab.stats import Interval, paired_interval
 from rolltree.recipe.check import check
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe

@@ -21,16 +21,16 @@ import torch
 import tyro
 from torch.nn.functional import cross_entropy
 
+from rolltree.compare.trace import LabError
 from rolltree.engine.local import LocalEngine
 from rolltree.errors import unknown
-from rolltree.lab.nano.corpus import Document, document
-from rolltree.lab.nano.measure import measure
-from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches, optimizers
-from rolltree.lab.trace import LabError
 from rolltree.policy.load import LoadedModel, load_model, no_progress_bar
 from rolltree.task.nano.expert import NanoTask, play
 from rolltree.task.registry import load_task
 from studies.command import run_study
+from studies.lab.nano.corpus import Document, document
+from studies.lab.nano.measure import measure
+from studies.lab.nano.train import IGNORED, PretrainSettings, batches, optimizers
 
 
 @dataclass(frozen=True, slots=True)

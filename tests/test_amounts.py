@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from rolltree.amounts import AmountError, amount, whole
 from rolltree.cli import main
+from rolltree.knobs.amounts import AmountError, amount, whole
 
 
 @pytest.mark.parametrize(("text", "value"), [("300k", 3e5), ("1.5M", 1.5e6), ("20000", 2e4), (50, 50.0), ("2e3", 2e3)])

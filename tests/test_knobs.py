@@ -12,11 +12,11 @@ from rolltree.cli import main
 from rolltree.control.registry import load_control
 from rolltree.credit.registry import credits, load_credit
 from rolltree.errors import RolltreeError
-from rolltree.knobs import KnobError, check_instance, checked_knobs
+from rolltree.knobs.values import KnobError, check_instance, checked_knobs
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.task.registry import load_task
-from rolltree.train.config import TrainConfig
+from rolltree.training.config import TrainConfig
 
 
 @dataclass(frozen=True)

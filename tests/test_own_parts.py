@@ -11,19 +11,19 @@ import pytest
 import torch
 
 from rolltree.cli import main
+from rolltree.compare.arms import arms
+from rolltree.compare.sources import recipe_sources, roots
 from rolltree.control.registry import CONTROLS
 from rolltree.credit.registry import CREDITS
 from rolltree.engine.choose import ENGINES
 from rolltree.errors import RolltreeError
-from rolltree.lab.arms import arms
-from rolltree.lab.claim import claim_of
-from rolltree.lab.sources import recipe_sources, roots
 from rolltree.objective.batch import Batch
 from rolltree.objective.registry import OBJECTIVES, load_objective
 from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.recipe.swap import named
 from rolltree.registry import Registry
 from rolltree.task.registry import TASKS, load_task
+from studies.lab.claim import claim_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PLUGIN = ROOT / "examples" / "plugin"

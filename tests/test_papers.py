@@ -70,7 +70,7 @@ def test_a_copied_folder_is_described_trained_and_compared(own, tmp_path):
     assert trained.returncode == 0, trained.stderr
     line = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1]
     assert '"rollout/births/resample": 0' not in line
-    page = python("-c", "from rolltree.lab.recipe_pages import page; print(page('heats'))", path=(own,), cwd=tmp_path)
+    page = python("-c", "from studies.lab.recipe_pages import page; print(page('heats'))", path=(own,), cwd=tmp_path)
     assert page.returncode == 0, page.stderr
     assert page.stdout.startswith("# heats")
     one = ("--task", "arithmetic", "--budget", "300", "--seeds", "1", "--out", "compared")

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolltree.errors import RolltreeError
+from rolltree.knobs.varying import OVER, corners, schedule, schedules, settled
 from rolltree.recipe.registry import RECIPES, load_recipe
-from rolltree.train.config import TrainConfig
-from rolltree.varying import OVER, corners, schedule, schedules, settled
+from rolltree.training.config import TrainConfig
 
 
 def at(text: str, step: int, **told: float) -> object:

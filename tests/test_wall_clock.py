@@ -17,18 +17,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from rolltree.contract.tiny import Walk, tiny_engine
+from rolltree.compare.progress import Meter
 from rolltree.control.ledger import Budget, Limits
-from rolltree.engine.watch import Watchdog
+from rolltree.engine.run import Watchdog
 from rolltree.gateway.gateway import Gateway
 from rolltree.generate.independent import Independent
-from rolltree.generate.patience import Gone, Patience, attempt
 from rolltree.generate.runner import grow
-from rolltree.lab.progress import Meter
+from rolltree.generate.setting import Gone, Patience, attempt
 from rolltree.task.sandbox.box import Box
 from rolltree.task.sandbox.run import run_python
-from rolltree.train.config import TrainError
-from rolltree.train.lock import LOCK, FolderLock
+from rolltree.testing.tiny import Walk, tiny_engine
+from rolltree.training.config import TrainError
+from rolltree.training.run import LOCK, FolderLock
 from tests.task.sandbox.test_sandbox import unable
 from tests.train.test_run_folder import ended, forked
 
@@ -38,7 +38,7 @@ WALL = re.compile(
     r"|from time import"
 )
 MOMENTS = {
-    "rolltree/adapt/trl/worker.py": "when a sample was made, for TRL's tables",
+    "rolltree/integrations/trl/worker.py": "when a sample was made, for TRL's tables",
     "rolltree/gateway/agents/outside.py": "what an agent is told, recorded and given again",
     "rolltree/gateway/server.py": "the field `created` of an answer",
     "rolltree/view/state.py": "news of a run on another machine; a date far ahead counts as one long ago",

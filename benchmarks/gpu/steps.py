@@ -24,10 +24,10 @@ from rolltree.rollout.cursor import Cursor
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.task.registry import load_task
-from rolltree.train.config import Optim, TrainConfig
-from rolltree.train.fits import needs
-from rolltree.train.learner import make_learner
-from rolltree.train.loop import Loop
+from rolltree.training.config import Optim, TrainConfig
+from rolltree.training.fits import needs
+from rolltree.training.learner import make_learner
+from rolltree.training.loop import Loop
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from argparse import ArgumentParser
 from pathlib import Path
 
 from rolltree import load_task
-from rolltree.adapt.data import distinct_items, write_verl
+from rolltree.integrations.data import distinct_items, write_verl
 
 
 def main() -> None:

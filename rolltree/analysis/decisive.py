@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.analysis.prefix import AnalysisError, Merged, Merging
-from rolltree.metrics.rate import difference
+from rolltree.metrics.reward import difference
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.tree.node import Array
 from rolltree.tree.shape import Floats, Shape

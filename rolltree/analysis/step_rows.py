@@ -23,8 +23,8 @@ import pyarrow.parquet as pq
 from rolltree.analysis.compress import blocks, compressed
 from rolltree.errors import RolltreeError
 from rolltree.tree import Node, Tree
-from rolltree.tree.atomic import new_file, new_path
 from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, THOUGHT, solved, steps_of, value_of
+from rolltree.tree.store.atomic import new_file, new_path
 
 Decode = Callable[[Sequence[int]], str]
 Row = dict[str, Any]

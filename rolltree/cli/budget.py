@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rolltree.cli.common import at_least, first_name, parse
+from rolltree.compare.budget import BudgetConfig, main
 from rolltree.errors import RolltreeError
-from rolltree.lab.budget import BudgetConfig, main
 
 ABOUT = """Say where a run's tokens went: by difficulty and prompt, on groups without variance, pruned, carried over.
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rolltree.cli.common import first_name, parse
+from rolltree.compare.card import CardConfig, main
 from rolltree.errors import RolltreeError
-from rolltree.lab.card import CardConfig, main
 
 ABOUT = """State how a run's rollouts were made and how they differ from plain sampling, to attach to a paper.
 

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stderr
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import tyro
 from rich.console import Console
 from rich.table import Table
 
 from rolltree.cli.helptext import help_of, switched
+from rolltree.console import Terminal, visible
 from rolltree.errors import RolltreeError, did_you_mean
-from rolltree.knobs import check_instance
-from rolltree.terminal import Terminal
-from rolltree.varying import schedule
-from rolltree.visible import visible
+from rolltree.knobs.amounts import Tokens
+from rolltree.knobs.values import check_instance
+from rolltree.knobs.varying import schedule
+
+if TYPE_CHECKING:
+    from rolltree.engine.protocol import Sampling
+
 
 T = TypeVar("T")
 
@@ -113,7 +118,7 @@ def kept(source: Path, out: Path | None) -> None:
 
 
 def varying(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """The arguments without the options whose value is a schedule (see `rolltree.varying`), and those by knob."""
+    """The arguments without the options whose value is a schedule (see `rolltree.knobs.varying`), and those by knob."""
     rest, texts = list[str](), dict[str, str]()
     todo = list(arguments)
     while todo:
@@ -151,3 +156,34 @@ def leading_names(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """All positional names before the first option, and the rest."""
     count = next((i for i, a in enumerate(arguments) if a.startswith("-")), len(arguments))
     return list(arguments[:count]), list(arguments[count:])
+
+
+# The options of the verbs that sample with a policy as it stands: how tokens are drawn, and how many.
+
+
+@dataclass(frozen=True)
+class SamplingArguments:
+    """How rollouts are sampled."""
+
+    temperature: float = 1.0
+    """Of sampling; 0 is greedy."""
+    top_p: float = 1.0
+    """Sample from the most likely tokens that have this share of the probability; 1 = from all."""
+    max_tokens: Tokens | None = None
+
+    def check(self) -> None:
+        """Refuse what could not be sampled."""
+        if not (math.isfinite(self.temperature) and self.temperature >= 0):
+            raise RolltreeError(
+                f"--temperature {self.temperature} samples nothing; give a number of 0 (greedy) or more"
+            )
+        if not 0 < self.top_p <= 1:
+            raise RolltreeError(f"--top-p {self.top_p} makes no sense; give a number above 0 and at most 1 (no limit)")
+        if self.max_tokens is not None:
+            at_least(1, max_tokens=self.max_tokens)
+
+    def drawn(self) -> Sampling:
+        """The defaults of every request."""
+        from rolltree.engine.protocol import Sampling
+
+        return Sampling(temperature=self.temperature, top_p=self.top_p)

@@ -7,8 +7,8 @@ from dataclasses import field, make_dataclass, replace
 from typing import Any
 
 from rolltree.cli.common import leading_names, parse
+from rolltree.compare.compare import CompareConfig, main
 from rolltree.errors import RolltreeError
-from rolltree.lab.compare import CompareConfig, main
 from rolltree.task.data.flags import DataFlags
 
 ABOUT = """Train recipes from the same policy on the same prompts and seeds until the same budget is spent, and compare.

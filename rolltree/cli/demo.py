@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rolltree.cli.common import console, parse
-from rolltree.lab.compare import CompareConfig, main
+from rolltree.compare.compare import CompareConfig, main
 from rolltree.view.server import ViewConfig
 
 ABOUT = """Train the embedded policy to use a calculator that fails now and then, at one budget of decoded tokens:

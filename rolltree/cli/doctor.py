@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.text import Text
 
 from rolltree.cli.common import console, emit, first_name, grid, kept, parse
+from rolltree.compare.arms import setting
 from rolltree.doctor.detector import detectors, thresholds
 from rolltree.doctor.examination import Report, examine
 from rolltree.doctor.finding import SEVERITIES, Finding
 from rolltree.doctor.run import DoctorError, open_run
 from rolltree.errors import unknown
-from rolltree.lab.arms import setting
 from rolltree.metrics.log import read_metrics
-from rolltree.train.lock import held
-from rolltree.tree.atomic import check_writable, new_file
+from rolltree.training.run import held
+from rolltree.tree.store.atomic import check_writable, new_file
 
 ABOUT = """Say what is wrong with the rollouts of a run, with the numbers, the nodes that show it and suggested fixes.
 
@@ -92,7 +92,7 @@ def _note(run: Path, report: Report) -> None:
     log = run / "metrics.jsonl"
     if not log.is_file() or held(run):
         return
-    from rolltree.doctor.live import note_report  # it loads torch, which --help does not need
+    from rolltree.doctor.examination import note_report  # it loads torch, which --help does not need
 
     steps = [int(line["step"]) for line in read_metrics(log)]
     with suppress(OSError):  # of a run that may only be read, or on a disk that is full

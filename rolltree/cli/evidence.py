@@ -1,22 +1,22 @@
-"""`rolltree evidence`: what the recipes' cards claim, put to the test."""
+"""`rolltree evidence`: what the recipes' cards claim, put to the test. The laboratory for it is in a checkout alone."""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 
-from rolltree.cli.common import leading_names, parse
-from rolltree.lab.evidence_command import EvidenceConfig, main
-
-ABOUT = """Run the experiment a recipe's card names and store effect, interval and verdict in evidence/NAME.json.
-
-  rolltree evidence grpo            run one
-  rolltree evidence --all           run what is missing or made by other code
-  rolltree evidence grpo --verify   repeat a seed of what is stored
-"""
+from rolltree.errors import RolltreeError
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Parse and run."""
-    names, rest = leading_names(arguments)
-    given = ["--names", *names] if names else []
-    return main(parse(EvidenceConfig, [*given, *rest], "evidence", ABOUT))
+    """Parse and run, where the authors' laboratory is at hand."""
+    try:
+        command = importlib.import_module("studies.lab.evidence_command")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("studies"):
+            raise
+        raise RolltreeError(
+            "evidence is made in a checkout of Rolltree's source, and this package is installed without one; clone the "
+            "source and run it there"
+        ) from error
+    return command.run(arguments)

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import tyro
 
-from rolltree.amounts import TOKENS
 from rolltree.errors import RolltreeError
-from rolltree.knob_help import COMMON, sentences
-from rolltree.ownfile import raised
+from rolltree.knobs.amounts import TOKENS
+from rolltree.knobs.help import COMMON, sentences
+from rolltree.registry import raised
 
 _WORDS: dict[Any, str] = {bool: "", int: "INT", float: "NUMBER", str: "TEXT", Path: "PATH", Any: "VALUE"}
 _LONGEST, _GAP = 24, 2

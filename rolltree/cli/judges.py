@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Literal
 from rolltree.cli.common import at_least, console, emit, grid, parse
 
 if TYPE_CHECKING:
+    from rolltree.compare.judges import JudgeTable
     from rolltree.generate.judge.protocol import Judge
-    from rolltree.lab.judge_table import JudgeTable
 
 ABOUT = """Say how often a judge tells right answers from copies with one planted error, kind by kind.
 
@@ -73,8 +73,8 @@ def run(arguments: Sequence[str]) -> int:
     asked = parse(JudgesArguments, arguments, "judges", ABOUT)
     at_least(2, items=asked.items)
     # They load torch, which --help does not need.
+    from rolltree.compare.judges import judge_table
     from rolltree.engine.choose import choose_engine
-    from rolltree.lab.judge_table import judge_table
     from rolltree.task.protocol import spoken_by
     from rolltree.task.registry import load_task
 

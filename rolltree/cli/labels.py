@@ -13,7 +13,7 @@ from rolltree.analysis.step_rows import RowRules
 from rolltree.cli.common import emit, first_name, parse
 from rolltree.errors import RolltreeError
 from rolltree.tree import Tree
-from rolltree.tree.atomic import check_writable
+from rolltree.tree.store.atomic import check_writable
 
 if TYPE_CHECKING:
     from rolltree.analysis.step_head import FittedHead

@@ -12,27 +12,26 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from rolltree.amounts import Tokens
-from rolltree.cli.common import at_least, at_most, console, emit, first_name, parse
+from rolltree.cli.common import SamplingArguments, at_least, at_most, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed, with_policy
-from rolltree.cli.sampling import SamplingArguments
 from rolltree.cli.show import show_prompt, show_tree
+from rolltree.console import visible
 from rolltree.control.ledger import Budget, Limits, Spent
 from rolltree.engine.protocol import Engine
 from rolltree.errors import RolltreeError
-from rolltree.policy.trust import trust_code
+from rolltree.knobs.amounts import Tokens
+from rolltree.policy.hub import trust_code
 from rolltree.recipe.recipe import Recipe
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
-from rolltree.rollout.failures import all_failed, failures, said_of, told
+from rolltree.rollout.underway import all_failed, failures, said_of, told
 from rolltree.task.data.flags import DataFlags
 from rolltree.task.protocol import Item, Task, about
 from rolltree.task.sandbox.held_back import hold_back
 from rolltree.tree import Forest
-from rolltree.tree.atomic import check_writable
-from rolltree.tree.jsonl import write
-from rolltree.tree.parquet import save
-from rolltree.visible import visible
+from rolltree.tree.store.atomic import check_writable
+from rolltree.tree.store.jsonl import write
+from rolltree.tree.store.parquet import save
 
 ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
 
@@ -127,7 +126,7 @@ def _grow(parsed: Any) -> int:
     from rolltree.recipe.check import check
     from rolltree.recipe.compose import compose
     from rolltree.rollout.widths import check_batch
-    from rolltree.train.peers import frozen_peers
+    from rolltree.training.peers import frozen_peers
 
     asked: RolloutArguments = with_policy(parsed.arguments)
     if asked.trust_remote_code:
@@ -191,7 +190,7 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, grown: _Grown) -> i
     """Save and print what was grown; the exit code is 1 where every rollout failed."""
     from rolltree.cluster.pool import PoolEngine
     from rolltree.generate.roles import is_side
-    from rolltree.train.prompt import prompt_of
+    from rolltree.training.prompt import prompt_of
 
     forest, engine, spent = grown.forest, grown.engine, grown.spent
     if asked.out is not None:

@@ -16,19 +16,19 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from rolltree.amounts import Tokens
 from rolltree.cli.common import at_least, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed
 from rolltree.errors import RolltreeError
 from rolltree.gateway.choosing import AnswerChoice
 from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.gateway.tree_folder import TreeFolder
+from rolltree.knobs.amounts import Tokens
 from rolltree.origins import is_loopback
-from rolltree.policy.trust import trust_code
+from rolltree.policy.hub import trust_code
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.recipe.swap import named, scored_answers
-from rolltree.train.lock import FolderLock
+from rolltree.training.run import FolderLock
 from rolltree.tree import Forest
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ async def _serve(
     if parts is not None:
         from rolltree.generate.searched import PromptTask, SearchedEngine
         from rolltree.recipe.check import check
-        from rolltree.train.peers import frozen_peers
+        from rolltree.training.peers import frozen_peers
 
         check(parts, engine, PromptTask())
 

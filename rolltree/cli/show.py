@@ -9,12 +9,12 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Branch
 
+from rolltree.console import shortened, visible
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
-from rolltree.visible import shortened, visible
 
 if TYPE_CHECKING:
-    from rolltree.train.prompt import TokenizedPrompt
+    from rolltree.training.prompt import TokenizedPrompt
 
 _STYLE = {"prompt": "dim", "policy": "", "env": "cyan", "hint": "magenta", "splice": "yellow", "template": "dim"}
 _END = {"done": "green", "pruned": "yellow", "failed": "red", "paused": "blue", "open": "dim"}

@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from rolltree.amounts import Tokens
-from rolltree.cli.common import at_least, at_most, emit, first_name, parse
+from rolltree.cli.common import SamplingArguments, at_least, at_most, emit, first_name, parse
 from rolltree.cli.placed import asked_task, in_template, with_policy
-from rolltree.cli.sampling import SamplingArguments
+from rolltree.console import visible
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
+from rolltree.knobs.amounts import Tokens
 from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
-from rolltree.visible import visible
 
 if TYPE_CHECKING:
     from rolltree.recipe.recipe import Parts
@@ -113,7 +112,7 @@ def _solve(name: str, parsed: Any) -> int:
     # Imported here, because they load torch and --help needs none of it.
     from rolltree.control.ledger import Budget, Limits
     from rolltree.generate.answers import check_item
-    from rolltree.policy.trust import trust_code
+    from rolltree.policy.hub import trust_code
     from rolltree.recipe.check import check
     from rolltree.recipe.compose import compose
     from rolltree.rollout.answers import AnswerFolder
@@ -179,7 +178,7 @@ async def _engines(
     """The policy's engine, those of the recipe's peers, and those of the roles that were given a model."""
     from rolltree.engine.choose import choose_engine, local_engine
     from rolltree.policy.device import place
-    from rolltree.train.peers import frozen_peers
+    from rolltree.training.peers import frozen_peers
 
     where = place(asked.device, asked.dtype)
     engine = await choose_engine(asked.engine, asked.policy, sampling=draw, placement=where)

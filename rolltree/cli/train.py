@@ -24,21 +24,20 @@ from rolltree.cli.common import (
     varying,
 )  # fmt: skip
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed, with_policy
+from rolltree.console import Terminal, visible
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
 from rolltree.errors import RolltreeError
-from rolltree.policy.trust import trust_code
+from rolltree.policy.hub import trust_code
 from rolltree.recipe.compose import Steered
 from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags, folder_name
-from rolltree.terminal import Terminal
-from rolltree.train.config import LoraKnobs, TrainConfig
-from rolltree.visible import visible
+from rolltree.training.config import LoraKnobs, TrainConfig
 
 if TYPE_CHECKING:
     from rolltree.recipe.recipe import Recipe
-    from rolltree.train.start import Result
+    from rolltree.training.start import Result
 
 ABOUT = """Train a policy on a task with a recipe, into a run folder.
 
@@ -134,9 +133,9 @@ def run(arguments: Sequence[str]) -> int:
 def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts: dict[str, str]) -> int:
     # Imported here, because they load torch and --help needs none of it.
 
-    from rolltree.doctor.live import Monitor
-    from rolltree.train.ranks_torchrun import leads
-    from rolltree.train.start import train
+    from rolltree.doctor.examination import Monitor
+    from rolltree.training.ranks.start import leads
+    from rolltree.training.start import train
 
     asked: TrainArguments = with_policy(parsed.arguments)
     _take(asked)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rolltree.cli.common import console, kept, leading_names, parse
 from rolltree.errors import RolltreeError
-from rolltree.tree.atomic import check_writable
+from rolltree.tree.store.atomic import check_writable
 from rolltree.view.server import ViewConfig, serve
 from rolltree.view.source import RunSource, open_sources
 

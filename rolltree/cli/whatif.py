@@ -11,16 +11,16 @@ from pathlib import Path
 from rich.text import Text
 
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, grid, parse
+from rolltree.console import visible
 from rolltree.errors import RolltreeError
-from rolltree.policy.trust import trust_code
+from rolltree.policy.hub import trust_code
 from rolltree.recipe.stored import Given
-from rolltree.tree.atomic import check_writable
+from rolltree.tree.store.atomic import check_writable
 from rolltree.view.decisive import newest_step
 from rolltree.view.source import RunSource, open_source
 from rolltree.view.text import pieces_of
 from rolltree.view.whatif import ShownWhatIf, shown_whatif, signed
 from rolltree.view.whatif_saved import SavedWhatIf, beside, saved_whatif, saved_whatifs
-from rolltree.visible import visible
 
 ABOUT = """What if a rollout had gone on otherwise: sample continuations from a place
 in a saved tree, with the weights that wrote it, and see what they are worth and

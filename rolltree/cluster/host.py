@@ -34,9 +34,8 @@ from rolltree.cluster.wire import (
 )
 from rolltree.engine.handover import HandsOver, Offered, Taken
 from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued, token_codec
-from rolltree.engine.run import carried
+from rolltree.engine.run import SILENCE, carried
 from rolltree.engine.samples import cut, join
-from rolltree.engine.watch import SILENCE
 from rolltree.tree.node import Array, FloatArray
 
 BEAT = SILENCE / 6

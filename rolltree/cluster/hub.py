@@ -39,8 +39,8 @@ from rolltree.cluster.wire import (
 )
 from rolltree.engine.protocol import EngineError, Sample, Scored
 from rolltree.engine.route import Router
+from rolltree.engine.run import Watchdog
 from rolltree.engine.samples import nothing
-from rolltree.engine.watch import Watchdog
 from rolltree.tree.node import Array, Finish
 
 LOG = logging.getLogger("rolltree.cluster")

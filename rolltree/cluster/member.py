@@ -8,7 +8,7 @@ from typing import Any
 
 from rolltree.cluster.jobs import Job
 from rolltree.cluster.wire import Described, News, Order, Remote
-from rolltree.engine.watch import Watchdog
+from rolltree.engine.run import Watchdog
 
 
 class Bell:

@@ -13,7 +13,7 @@ from rolltree.control.brief import Brief
 from rolltree.control.probe import Probe, Probed
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 PLAIN = "plain"
 """The arm of unassisted rollouts: the only one that counts in a pass rate."""

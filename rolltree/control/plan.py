@@ -18,7 +18,7 @@ import numpy as np
 from rolltree.control.history import History
 from rolltree.control.order import Delivery, Grades, Order, Prompt
 from rolltree.task.protocol import Item
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 MOST_PER_ROUND = 4
 """A refill asks for at most this many times the missing prompts, however few of the last ones were kept."""
@@ -89,7 +89,7 @@ class Control(Protocol):
     """What the task must offer: "solution" (a right answer to training items), "one turn" (no environment)."""
 
     def start(self) -> Any:
-        """The state at the beginning of a run: an object that `rolltree.tree.values` can store."""
+        """The state at the beginning of a run: an object that `rolltree.tree.store.values` can store."""
         ...
 
     def plan(self, step: Step, state: Any) -> Plan:

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.control.order import ControlError
-from rolltree.control.plan import Supply
+from rolltree.control.order import ControlError, Delivery, Order
+from rolltree.control.plan import Plan, Step, Supply
 from rolltree.task.protocol import Item
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
+
+# Rollouts that only measure prompts: they say what the policy solves now, and nothing of them is trained on.
+
+
+def measured(
+    step: Step, items: Sequence[Item], width: int, why: str
+) -> Generator[Sequence[Order], Sequence[Delivery], list[Delivery]]:
+    """A round of a plan (`yield from`): the deliveries that have an outcome."""
+    prompts = step.prompts_of(items)
+    delivered = yield [Order(p, width or step.width, for_training=False, why=why) for p in prompts]
+    return [d for d in delivered if d.n]
 
 
 @storable
@@ -67,3 +80,32 @@ def highest(scores: NDArray[np.float64], count: int, rng: np.random.Generator) -
 def softmax_draw(logits: NDArray[np.float64], count: int, rng: np.random.Generator) -> list[int]:
     """A draw without replacement with probabilities in proportion to exp(logits) (Gumbel top-k)."""
     return highest(logits + rng.gumbel(size=len(logits)), count, rng)
+
+
+# Random prompts of a pool: what every way of choosing prompts must beat.
+
+
+@dataclass(frozen=True, slots=True)
+class Shuffled:
+    """Each step trains on prompts drawn uniformly from a pool, at the strategy's width."""
+
+    name: ClassVar[str] = "shuffled"
+    paper: ClassVar[str] = ""
+    needs: ClassVar[frozenset[str]] = frozenset()
+    pool: int = 256
+    """Candidate prompts."""
+    fresh: int = 0
+    """How many of them are replaced by new ones each step."""
+
+    def __post_init__(self) -> None:
+        check_pool(self.name, self.pool, self.fresh)
+
+    def start(self) -> Pool:
+        """An empty pool."""
+        return Pool(self.pool, self.fresh)
+
+    def plan(self, step: Step, state: Pool) -> Plan:
+        """One round."""
+        items = state.items(step.supply)
+        chosen = step.rng.permutation(len(items))[: step.prompts]
+        yield [Order(prompt, last=True) for prompt in step.prompts_of([items[i] for i in chosen])]

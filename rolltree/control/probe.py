@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 State: TypeAlias = NDArray[np.float32]
 Over = Literal["group", "batch", "recent"]

@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 from rolltree.control.plan import Control
-from rolltree.knobs import checked_knobs
+from rolltree.knobs.values import checked_knobs
 from rolltree.registry import Modules, Registry, check_knobs
 
 

@@ -7,13 +7,17 @@ so the packed tree has the gradient of the batch with every path written out.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
-from rolltree.credit.advantage import Advantage, CreditError
-from rolltree.tree.table import Bools, Floats, Ints, Table
+from rolltree.credit.advantage import Advantage, Credit, CreditError
+from rolltree.credit.needs import check_needs
+from rolltree.credit.registry import resolve
+from rolltree.tree.table import Bools, Floats, Ints, Table, table
+from rolltree.tree.tree import Tree
 
 Averaging = Literal["token", "sequence", "group", "fixed"]
 """What one leaf's action weighs: 1/Σ lengths, 1/(leaves · length), mean over trees of token means, or a constant."""
@@ -271,3 +275,31 @@ def _check(table: Table, advantage: Advantage, taught: Floats) -> None:
                 f"the {name} term is {'negative or ' if name == 'factor' else ''}not finite at node {node.id} "
                 f"of tree {tree.id!r}; check the scores it was made from"
             )
+
+
+# From trees to the channels a trainer reads, in one call.
+
+
+@dataclass(frozen=True, slots=True)
+class Assigned:
+    """Everything between the trees and their nodes' `gain`, `loss` and `weight`."""
+
+    table: Table
+    advantage: Advantage
+    weights: Floats
+    folded: Folded
+
+
+def assign(
+    trees: Iterable[Tree], credit: Credit | str, *, averaging: Averaging = "token", fixed_length: int | None = None,
+    multiplicity: Multiplicity = "per_leaf",
+) -> Assigned:  # fmt: skip
+    """Check the credit's needs, compute it on the trees as one step, fold it and write it on the nodes."""
+    tab = table(trees)
+    chosen = resolve(credit)
+    check_needs(tab, chosen)
+    advantage = chosen(tab)
+    weights = leaf_weights(tab, averaging, counted=advantage.counted, fixed_length=fixed_length)
+    folded = fold(tab, advantage, weights, multiplicity)
+    write(tab, folded)
+    return Assigned(tab, advantage, weights, folded)

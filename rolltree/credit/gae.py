@@ -12,7 +12,7 @@ from rolltree.credit.entropy_shaping import standardised
 from rolltree.credit.normalise import Ddof
 from rolltree.credit.outcome import action_values
 from rolltree.credit.registry import register
-from rolltree.credit.returns import granted
+from rolltree.credit.steps import granted
 from rolltree.tree.table import Floats, Ints, Table
 
 CutValue = Literal["zero", "critic", "pessimist"]

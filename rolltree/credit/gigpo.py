@@ -11,8 +11,7 @@ from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.normalise import Singleton, centred, scaled
 from rolltree.credit.registry import register
-from rolltree.credit.returns import check_discount, granted, to_go
-from rolltree.credit.steps import over_steps, require_states, state_ids, steps
+from rolltree.credit.steps import check_discount, granted, over_steps, require_states, state_ids, steps, to_go
 from rolltree.tree.table import Floats, Table
 
 Unit = Literal["trajectories", "rows"]

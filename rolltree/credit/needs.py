@@ -11,7 +11,7 @@ from rolltree.credit.entropy_shaping import confidence
 from rolltree.credit.levels import plans
 from rolltree.credit.outcome import action_values, leaf_scores, node_scores, outcomes, root_scores, where
 from rolltree.credit.pairwise import judged_leaves
-from rolltree.credit.set_shared import answers
+from rolltree.credit.sets import answers
 from rolltree.credit.steps import require_states, steps
 from rolltree.tree.table import Table
 

@@ -10,10 +10,10 @@ import numpy as np
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.backup import backup, forks
+from rolltree.credit.baselines import whitened
 from rolltree.credit.normalise import centred
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import register
-from rolltree.credit.reinforce_pp import whitened
 from rolltree.tree.table import Table
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any, Literal, TypeVar, cast
 
 from rolltree.credit.advantage import Credit
-from rolltree.knobs import checked_knobs
+from rolltree.knobs.values import checked_knobs
 from rolltree.registry import Modules, Registry, check_knobs
 
 Family = Literal["group", "baseline", "tree", "step", "hierarchy", "shaping", "pairwise", "own"]

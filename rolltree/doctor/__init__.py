@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rolltree.doctor.detector import Detector, detectors
-    from rolltree.doctor.examination import Report, examine, findings
+    from rolltree.doctor.examination import Monitor, Report, examine, findings
     from rolltree.doctor.finding import Finding, Place
-    from rolltree.doctor.live import Monitor
     from rolltree.doctor.run import CheckedRun, open_run
 
 # Looked up on first use: the registry of detectors lists this package's modules.

@@ -15,8 +15,7 @@ from inspect import signature
 from typing import Any, cast
 
 import rolltree.doctor as package
-from rolltree.doctor.finding import Finding, Symptom
-from rolltree.doctor.fix import Fix, offered
+from rolltree.doctor.finding import Finding, Fix, Symptom, offered
 from rolltree.doctor.run import CheckedRun, DoctorError
 from rolltree.doctor.series import NotChecked
 from rolltree.errors import unknown

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
 import numpy as np
 
 from rolltree.doctor.detector import Detector
-from rolltree.doctor.fix import correction, knob, option, recipe, work
-from rolltree.doctor.level import Level, level
-from rolltree.doctor.run import leaves, roots
+from rolltree.doctor.finding import Fix, Symptom, correction, knob, option, recipe, work
+from rolltree.doctor.run import CheckedRun, leaves, roots
 from rolltree.metrics.policy import grafted, log_weights
 from rolltree.metrics.reward import (
     all_solved,
@@ -21,6 +23,65 @@ from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.shape import LEAST_LEAVES, effective_branches, failed_calls, repeats
 from rolltree.metrics.usage import starved
 from rolltree.tree.table import Ints
+
+# A detector of one shape: a metric's mean over the last steps stands beyond a threshold.
+
+WINDOW = "steps over which the mean is taken"
+Show = Callable[[Rollouts, float], Ints]
+"""Rows of nodes that show a finding, from rollouts and the threshold."""
+
+
+@dataclass(frozen=True)
+class Level:
+    """A metric, its thresholds, and what is said of it."""
+
+    metric: str
+    limit: float
+    worse: float
+    """The second threshold, for critical."""
+    says: str
+    """The message, with `{value}` and `{limit}`."""
+    below: bool = False
+    """Whether less is worse."""
+    relative: bool = False
+    """Whether the metric is taken as a multiple of its mean over the first window."""
+    show: Show | None = None
+
+    @property
+    def knob(self) -> str:
+        """The name of the first threshold."""
+        return "least" if self.below else "most"
+
+    @property
+    def thresholds(self) -> dict[str, float]:
+        """The stated thresholds by knob."""
+        return {self.knob: self.limit, "worse": self.worse, "window": 10}
+
+    def __call__(self, run: CheckedRun, **given: float) -> Iterator[Symptom]:
+        """Look at a run, with some thresholds replaced."""
+        use = {**self.thresholds, **given}
+        limit, worse, window = use[self.knob], use["worse"], int(use["window"])
+        seen = run.series(self.metric)
+        seen = seen.relative(window) if self.relative else seen
+        spell = seen.beyond(limit, worse, window, below=self.below)
+        if spell is None:
+            return
+        show = self.show
+        nodes = () if show is None else run.show(spell, lambda r: show(r, limit))
+        name = f"{self.metric}.relative" if self.relative else self.metric
+        yield Symptom(
+            spell.start, spell.severity, self.says.format(value=spell.value, limit=limit),
+            {name: spell.value, self.knob: limit, "worse": worse}, nodes, spell.until,
+        )  # fmt: skip
+
+
+def level(
+    name: str, about: str, look: Level, *, limit: str, fixes: tuple[Fix, ...], why: str, also: tuple[str, ...] = ()
+) -> Detector:
+    """The detector of a level. `limit` says what the first threshold is, `why` where the idea comes from."""
+    knobs: Mapping[str, str] = {look.knob: limit, "worse": "the same, for critical", "window": WINDOW}
+    return Detector(name, about, (look.metric, *also), fixes, knobs, look, look.thresholds, why)
+
 
 REFILL = recipe("dapo", "drops groups with one outcome and samples other prompts in their place")
 LARGER = knob("grpo.group", "larger groups are mixed more often")

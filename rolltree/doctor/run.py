@@ -17,13 +17,13 @@ from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.step import Family, family_of
-from rolltree.policy.tokenizer_file import model_tokenizer, saved_tokenizers
-from rolltree.rollout.failures import KIND
-from rolltree.tree import jsonl
-from rolltree.tree.archive import open_forest
-from rolltree.tree.json_text import read_json
+from rolltree.policy.codec import model_tokenizer, saved_tokenizers
+from rolltree.rollout.underway import KIND
 from rolltree.tree.node import Array
-from rolltree.tree.parquet import parts
+from rolltree.tree.store import jsonl
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import parts
+from rolltree.tree.store.values import read_json
 from rolltree.tree.table import Bools, Ints, table
 
 MOST_PLACES = 12

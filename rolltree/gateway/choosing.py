@@ -1,6 +1,6 @@
 """Several answers to one call of a client: which one it hears. The others stay in the tree.
 
-As with `rolltree.generate.chosen`: an answer that the verifier judged keeps its outcome and is trained like any other;
+As with `rolltree.generate.choose`: an answer that the verifier judged keeps its outcome and is trained like any other;
 one without an outcome is pruned, and counted. What is handed over was selected.
 """
 
@@ -17,8 +17,8 @@ from rolltree.engine.protocol import Engine
 from rolltree.gateway.errors import GatewayError
 from rolltree.generate.answers import verdict_of
 from rolltree.generate.judge.protocol import Entry, Judge
-from rolltree.generate.patience import Patience, attempt
 from rolltree.generate.scorers import FunctionJudge, LookAhead, Verified
+from rolltree.generate.setting import Patience, attempt
 from rolltree.generate.signals import features
 from rolltree.task.protocol import Item, Task, Verdict
 from rolltree.tree import Node, Tree

@@ -19,7 +19,7 @@ from rolltree.gateway.request import beside, error_body, guarded, key_of, number
 from rolltree.gateway.session import OnText, SessionReply
 from rolltree.gateway.wire import WIRES, understood
 from rolltree.gateway.wire.protocol import Event, WireFormat, Written
-from rolltree.generate.garbage import SERVING, rare_collections
+from rolltree.generate.runner import SERVING, rare_collections
 from rolltree.origins import is_loopback
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """A folder of trees that is written while they grow, so that no end of the program loses what it was told to keep.
 
-`serve.json` says what was served. Each part `step=N` is a saved forest (`rolltree.tree.parquet`). A tree stands in one
+`serve.json` says what was served. Each part `step=N` is a saved forest (`rolltree.tree.store.parquet`). A tree stands in one
 part, and a part is replaced whole when one of its trees has changed.
 """
 
@@ -19,9 +19,9 @@ from typing import Any
 
 from rolltree.errors import RolltreeError
 from rolltree.tree import Tree
-from rolltree.tree.atomic import new_file, set_aside
-from rolltree.tree.json_text import read_json
-from rolltree.tree.parquet import parts, save
+from rolltree.tree.store.atomic import new_file, set_aside
+from rolltree.tree.store.parquet import parts, save
+from rolltree.tree.store.values import read_json
 
 ABOUT = "serve.json"
 TREES = 32

@@ -3,12 +3,10 @@
 from rolltree.generate.answers import ItemError
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
-from rolltree.generate.needs import NeedsError, check_needs
-from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
 from rolltree.generate.runner import Progress, grow, open_hand
-from rolltree.generate.setting import HandError
-from rolltree.generate.strategy import SampleStrategy, TreeStrategy, on_each
+from rolltree.generate.setting import HandError, Patience
+from rolltree.generate.strategy import NeedsError, SampleStrategy, TreeStrategy, check_needs, on_each
 from rolltree.generate.turns import play, proceed
 
 __all__ = [

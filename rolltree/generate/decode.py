@@ -8,22 +8,54 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from rolltree.control.ledger import Hold
-from rolltree.engine.protocol import EngineError, Request, Sample, Sampling, tells_draws
-from rolltree.generate.patience import Gone, attempt
+from rolltree.engine.protocol import Codec, EngineError, Request, Sample, Sampling, stop_text, tells_draws
 from rolltree.generate.random import lineage, mix, next_run, tag_rng
 from rolltree.generate.recorder import Recorder, latest_rollout
 from rolltree.generate.requests import WRITTEN, Continuations, PendingRequest
-from rolltree.generate.setting import HandError
-from rolltree.generate.stops import shorten, straddling_stop
+from rolltree.generate.setting import Gone, HandError, attempt
 from rolltree.tree import Birth, Finish, Node, Top
-from rolltree.tree.event import Kind
-from rolltree.tree.node import Array, join_actions
+from rolltree.tree.node import PER_ACTION, Array, Kind, join_actions
+
+# Stop strings that straddle two runs.
+#
+# An engine looks for stop strings in what one request wrote. A string that began in an earlier segment of the same turn
+# and ends in this one would be missed, so segments would not stop where an unbroken rollout does. Such a run is
+# shortened to the token that completed the string. Stopping is a function of the tokens alone, so the distribution
+# stays the policy's; the tokens written after it stay paid and are reported as wasted.
+
+
+def straddling_stop(codec: Codec, before: Array, written: Array, stops: Sequence[str]) -> tuple[int, str] | None:
+    """How many tokens of `written` complete a stop string that began in `before`, and which; None = there is none."""
+    longest = max(map(len, stops), default=0)
+    if longest < 2 or len(before) == 0:
+        return None
+    tail = stop_text(codec, before[-longest:], stops)
+    for k in range(1, min(longest, len(written)) + 1):
+        text = tail + stop_text(codec, written[:k], stops)
+        for stop in stops:
+            at = text.find(stop, max(0, len(tail) - len(stop) + 1))
+            if 0 <= at < len(tail):
+                return k, stop
+    return None
+
+
+def shorten(node: Node, k: int) -> None:
+    """Keep the first k actions of a leaf."""
+    node.actions = node.actions[:k]
+    for name in PER_ACTION:
+        array = getattr(node, name)
+        if array is not None:
+            setattr(node, name, array[:k])
+    if node.top is not None:
+        node.top = node.top.cut(0, k)
+
 
 _NOTHING = np.zeros(0, np.int32)
 _FORKS: frozenset[Birth] = frozenset({"resample", "forced", "restart", "vine"})

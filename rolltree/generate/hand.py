@@ -21,8 +21,7 @@ from rolltree.engine.texts import actions_of
 from rolltree.generate import outside
 from rolltree.generate.decode import abandon, finish_request, open_requests
 from rolltree.generate.growing import Growing
-from rolltree.generate.judge.asking import ask_judge
-from rolltree.generate.judge.protocol import Judge, Opinion, Question
+from rolltree.generate.judge.protocol import Judge, Opinion, Question, ask_judge
 from rolltree.generate.random import Stream, lineage, mix, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.requests import Continuations, PendingRequest, SamplingOptions

@@ -16,10 +16,9 @@ from rolltree.engine.protocol import EngineError, Scored
 from rolltree.engine.texts import actions_of
 from rolltree.generate import aside
 from rolltree.generate.answers import reply_of, start_of, verdict_of
-from rolltree.generate.patience import Gone, attempt
 from rolltree.generate.random import next_run, tag_rng
 from rolltree.generate.recorder import Recorder
-from rolltree.generate.setting import HandError
+from rolltree.generate.setting import Gone, HandError, attempt
 from rolltree.task.protocol import Artefact, Observation, ReadsAnswers, Reply, Verdict
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array

@@ -10,13 +10,11 @@ from typing import Any
 
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Channel, Codec, Engine, exact_text, token_codec
-from rolltree.generate.patience import error_line, place_of
 from rolltree.generate.random import Stream
-from rolltree.generate.setting import HandError, Setting
+from rolltree.generate.setting import HandError, Setting, error_line, place_of
 from rolltree.task.protocol import Artefact, Item, Task
 from rolltree.tree import Event, Finish, Forest, Node, Tree
-from rolltree.tree.event import Kind
-from rolltree.tree.node import Array, FloatArray, join_actions
+from rolltree.tree.node import Array, FloatArray, Kind, join_actions
 
 
 class Recorder:

@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.answers import check_item
-from rolltree.generate.garbage import rare_collections
+from rolltree.generate.aside import join
 from rolltree.generate.hand import Hand
-from rolltree.generate.join import join
-from rolltree.generate.needs import check_needs
-from rolltree.generate.patience import Patience
 from rolltree.generate.random import Stream
 from rolltree.generate.roles import is_side
-from rolltree.generate.setting import Setting
-from rolltree.generate.strategy import ChecksEngine, TreeStrategy, on_each
+from rolltree.generate.setting import Patience, Setting
+from rolltree.generate.strategy import ChecksEngine, TreeStrategy, check_needs, on_each
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Tree
+
+# Fewer garbage collections while forests grow.
+#
+# What a growing forest allocates stays alive, so the cyclic collector visits all of it again and again and finds
+# nothing: more than half of the scheduling time at 100,000 requests in flight. The sessions of a gateway are such a
+# forest. Collections become rarer, never off.
+
+Thresholds = tuple[int, int, int]
+RARELY: Thresholds = (200_000, 200, 50)
+SERVING: Thresholds = (20_000, 20, 20)
+"""Of a server that may run for weeks: what requests leave in cycles is found after some hundreds of them."""
+_asked: list[Thresholds] = []
+"""One entry per run in progress."""
+_own: list[Thresholds] = []
+"""The process's own thresholds, while runs are in progress."""
+
+
+@contextmanager
+def rare_collections(thresholds: Thresholds = RARELY) -> Generator[None]:
+    """Collect rarely inside; runs may overlap, the rarest wins, and the last one to end restores the thresholds."""
+    if not _asked:
+        _own[:] = [gc.get_threshold()]
+    _asked.append(thresholds)
+    gc.set_threshold(*max(_asked))
+    try:
+        yield
+    finally:
+        _asked.remove(thresholds)
+        gc.set_threshold(*max(_asked, default=_own[0]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +115,7 @@ async def grow(
     randomness follow from `seed`, task and tree alone. `progress` is called whenever a run of tokens has ended. `peers`
     are other policies, by the actor they write as; they must share the engine's tokens. `roles` are models that speak
     in a role (`Hand.ask`), in side trees of their own; their tokens may be others. `asides`: contexts of their own
-    (`rolltree.generate.join`) become leaves too.
+    (`rolltree.generate.aside`) become leaves too.
 
     An item without an answer may stand: nothing verifies its rollouts, so they end without an outcome.
 

@@ -19,12 +19,12 @@ from rolltree.errors import RolltreeError, unknown
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Entry, Judge, Opinion, Question, entries, fitting, hand_of
-from rolltree.generate.patience import Gone, attempt
+from rolltree.generate.setting import Gone, attempt
 from rolltree.generate.signals import Signal
 from rolltree.generate.turns import play, settle
-from rolltree.knobs import checked_knobs
+from rolltree.knobs.values import checked_knobs
 from rolltree.registry import check_knobs, in_file
-from rolltree.task.foreign.locate import locate
+from rolltree.task.foreign.parts import locate
 from rolltree.tree import Node
 
 

@@ -28,7 +28,7 @@ from rolltree.engine.protocol import (
 )
 from rolltree.engine.run import ToldRun
 from rolltree.engine.samples import nothing
-from rolltree.generate.choice import choice
+from rolltree.generate.choose import choice
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.final import final_answer

@@ -15,12 +15,11 @@ from rolltree.control.brief import Brief, Slot, brief
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.engine_judges import Likelihood
-from rolltree.generate.judge.protocol import Entry, Judge
-from rolltree.generate.judge.recorded import Recorded
+from rolltree.generate.judge.protocol import Entry, Judge, Recorded
 from rolltree.generate.judge.tournament import Bracket, tournament
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.roles import About
-from rolltree.metrics.waves import FIRST_WAVE, LAST_WAVE
+from rolltree.metrics.reward import FIRST_WAVE, LAST_WAVE
 from rolltree.tree import Node, Tree
 
 AGAIN = "again"

@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 
 from rolltree.errors import RolltreeError
 from rolltree.metrics.old_names import renamed
-from rolltree.tree.atomic import naming, new_file
-from rolltree.tree.json_text import read_json, why_not
+from rolltree.tree.store.atomic import naming, new_file
+from rolltree.tree.store.values import read_json, why_not
 
 MEASURED = ("train", "eval")
 """Kinds of lines that hold nothing but numbers."""

@@ -1,6 +1,6 @@
 """Names that metrics had in Rolltree 0.1: the one place that knows them, for runs and evidence that were stored then.
 
-Applied when lines are read (`rolltree.metrics.log`, `rolltree.lab.trace`, `rolltree.lab.entry`, findings of the
+Applied when lines are read (`rolltree.metrics.log`, `rolltree.compare.trace`, `studies.lab.entry`, findings of the
 doctor); nothing writes them.
 """
 

@@ -2,10 +2,77 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
+
 import numpy as np
 
 from rolltree.metrics.rollouts import SAME, Numbers, Rollouts
 from rolltree.tree.shape import Bools, Floats, Ints
+
+# A share of successes with its confidence interval.
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A mean of shares with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def wilson(mean: float, units: float, z: float = 1.959964) -> Rate:
+    """Wilson's score interval of a mean of shares over so many independent units.
+
+    For shares per unit it is wider than need be, because p(1−p) bounds their variance; it is never empty at 0 or 1.
+    """
+    if units == 0:
+        return Rate(math.nan, math.nan, math.nan)
+    centre = (mean + z * z / (2 * units)) / (1 + z * z / units)
+    half = z * math.sqrt(mean * (1 - mean) / units + z * z / (4 * units * units)) / (1 + z * z / units)
+    return Rate(mean, max(0.0, centre - half), min(1.0, centre + half))
+
+
+def difference(one: float, units: float, other: float, others: float, z: float = 1.959964) -> Rate:
+    """The difference of two independent rates with the interval of Agresti and Caffo (2000).
+
+    Each side is counted with one more success and one more failure. For two or three units a side it holds the truth
+    where Newcombe's and Wald's intervals are too narrow; `units` may be effective numbers.
+    """
+    sides = [((rate * n + 1) / (n + 2), n + 2) for rate, n in ((one, units), (other, others))]
+    middle = sides[0][0] - sides[1][0]
+    half = z * math.sqrt(sum(p * (1 - p) / n for p, n in sides))
+    return Rate(one - other, max(-1.0, middle - half), min(1.0, middle + half))
+
+
+# What a second wave of attempts made of the first one: how much it broke, and how much it mended.
+
+FIRST_WAVE, LAST_WAVE = "first_wave", "last_wave"
+"""Keys in the scores of a tree's root: share of right attempts before anything was shown, and in the last wave."""
+
+
+def waves(r: Rollouts) -> Numbers:
+    """P(last wrong | first right) and P(last right | first wrong) over prompts that had both waves."""
+    roots = r.parent < 0
+    return regression(r.score(FIRST_WAVE)[roots], r.score(LAST_WAVE)[roots])
+
+
+def regression(first: Floats, last: Floats) -> Numbers:
+    """Both rates from shares of right attempts by prompt; with single attempts they are counts.
+
+    An attempt of each wave is drawn: Σ aᵢ(1 − bᵢ)/Σ aᵢ and Σ (1 − aᵢ)bᵢ/Σ (1 − aᵢ). Left out where nobody was right
+    at first, or wrong.
+    """
+    known = ~(np.isnan(first) | np.isnan(last))
+    a, b = first[known], last[known]
+    out: Numbers = {}
+    if a.sum() > 0:
+        out["reward/regressed"] = float((a * (1 - b)).sum() / a.sum())
+    if (1 - a).sum() > 0:
+        out["reward/mended"] = float(((1 - a) * b).sum() / (1 - a).sum())
+    return out
+
 
 NOT_PARTS = frozenset(
     {

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from rolltree.metrics.policy import entropy, partial_rollouts, prefix, replayed, staleness, weights
 from rolltree.metrics.registry import find
-from rolltree.metrics.reward import groups, judge, outcomes, parts, verdicts, vote
+from rolltree.metrics.reward import groups, judge, outcomes, parts, verdicts, vote, waves
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.shape import branches, copies, lengths, masked, sharing, tools, trees
 from rolltree.metrics.usage import failures, lost_tokens, timing, unfinished_rollouts, usage
-from rolltree.metrics.waves import waves
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 
@@ -26,7 +25,7 @@ FROM_FORESTS: tuple[Family, ...] = (staleness, weights, entropy)
 """What training measures itself, and saved forests can tell where there is no log."""
 BY_WHERE: Mapping[str, Family] = {
     f"{f.__module__.removeprefix('rolltree.')}:{f.__name__}": f for f in (*GROWN, *TRAINED, *FROM_FORESTS)
-} | {"train.backward:backward": entropy}
+} | {"training.backward:backward": entropy}
 
 
 def family_of(name: str) -> Family | None:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, cast
 
-from rolltree.objective.bypass import Bypass
 from rolltree.objective.correction import Correction, ImportanceWeight, SecondMoment
-from rolltree.objective.hint import HintMask
+from rolltree.objective.forced import HintMask, ShapedForced
 from rolltree.objective.off_policy_mask import OffPolicyMask
-from rolltree.objective.shaped import ShapedForced
+from rolltree.objective.ratio import Bypass
 from rolltree.registry import Registry
 
 _BUILT_IN: dict[str, Correction] = {

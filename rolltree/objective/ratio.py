@@ -7,12 +7,26 @@ leaves. Missing behaviour log-probs (NaN) take no part in any view.
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import ObjectiveError, Paths
+from rolltree.objective.batch import Batch, Level, ObjectiveError, Paths, need
+
+# Which policy a ratio is taken against, as recipes name it.
+
+Against = Literal["old", "sampled"]
+"""What a surrogate's ratio divides by: the weights at the start of the step, or the distribution sampled from."""
+
+
+def against(distribution: Against) -> tuple[str, ...]:
+    """The names of the corrections that make a surrogate's ratio one against this distribution."""
+    if distribution not in get_args(Against):
+        raise ObjectiveError(f"a ratio is taken against 'old' or 'sampled', not {distribution!r}")
+    return ("bypass",) if distribution == "sampled" else ()
+
 
 View = Literal["token", "prefix_sum", "prefix_min", "prefix_min_inclusive", "sequence_sum", "sequence_mean", "zero"]
 VIEWS: tuple[View, ...] = get_args(View)
@@ -96,3 +110,29 @@ def _place(paths: Paths) -> tuple[Tensor, Tensor]:
     lengths = paths.lengths
     start = lengths.cumsum(0) - lengths
     return paths.path, torch.arange(len(paths.path), device=paths.path.device) - start[paths.path]
+
+
+# Ratios against the distribution that sampled, whatever the surrogate: the proximal policy of stale data is its author.
+
+
+@dataclass(frozen=True, slots=True)
+class Bypass:
+    """The batch with log π_sampled in the place of log π_old; actions without one keep π_old.
+
+    On fresh rollouts at temperature 1 the two are the same policy. On stale ones the surrogate's ratio then corrects
+    for the staleness as well as for the updates of the step, and its window holds both ("rollout" proximal policy,
+    AReaL).
+    """
+
+    level: Level = "token"
+    skips_idle: ClassVar[bool] = True
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The sampling distribution."""
+        return frozenset({"sampled"})
+
+    def __call__(self, batch: Batch) -> tuple[Batch, dict[str, Tensor]]:
+        """The batch around another centre; no metrics."""
+        centre, _ = behaviour(batch.old, need(batch.sampled, "sampled", "a bypass of the proximal policy"))
+        return replace(batch, old=centre), {}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from rolltree.knobs import checked_knobs
+from rolltree.knobs.values import checked_knobs
 from rolltree.registry import Modules, Registry, check_knobs
 
 if TYPE_CHECKING:

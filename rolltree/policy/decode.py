@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 from rolltree.policy.decoder import Decoder
 from rolltree.policy.foreign import ForeignDecoder
 from rolltree.policy.llama import LlamaDecoder
-from rolltree.policy.llama_spec import spec_of, why_not_native
+from rolltree.policy.llama_weights import spec_of, why_not_native
 
 
 def decoder_of(model: PreTrainedModel, dtype: torch.dtype, device: torch.device) -> Decoder:

@@ -18,8 +18,7 @@ from torch import Tensor
 
 from rolltree.policy.decoder import TokenTree
 from rolltree.policy.device import HALF
-from rolltree.policy.llama_spec import LlamaSpec
-from rolltree.policy.llama_weights import copy_weights, empty_weights
+from rolltree.policy.llama_weights import LlamaSpec, copy_weights, empty_weights
 from rolltree.policy.shared import Shared, attention
 from rolltree.policy.slab import LayerShape, Slab
 

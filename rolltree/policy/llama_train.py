@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 
 from rolltree.policy.attention import Attend
 from rolltree.policy.device import HALF
-from rolltree.policy.llama_spec import why_not_native
+from rolltree.policy.llama_weights import why_not_native
 from rolltree.policy.through import through
 
 

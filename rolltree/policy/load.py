@@ -19,9 +19,9 @@ from rolltree.policy.codec import HFCodec
 from rolltree.policy.errors import ModelError
 from rolltree.policy.flow.denoiser import Denoiser
 from rolltree.policy.flow.net import is_flow, load_flow
+from rolltree.policy.hub import check_code, trusts_code
 from rolltree.policy.lora import base_of, merged, whole_model
 from rolltree.policy.models import MODELS, model_folder
-from rolltree.policy.trust import check_code, trusts_code
 from rolltree.policy.weights import check_sizes, refuse_layers_left_out, refuse_missing, tensors_of
 
 

@@ -3,16 +3,52 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from rolltree.policy.errors import ModelError
+from rolltree.policy.language import LanguagePolicy
+from rolltree.policy.packed import Packed
+from rolltree.policy.protocol import PolicyRead
 from rolltree.policy.weights import refuse_missing, tensors_of
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
+
+# A policy's own model with its adapters switched off: a reference policy that costs no second model.
+
+
+class Unadapted(LanguagePolicy):
+    """What the policy was before its adapters learned anything."""
+
+    def __init__(self, policy: LanguagePolicy) -> None:
+        self.model, self.device = policy.model, policy.device
+        self.attention, self.compute, self.max_context = policy.attention, policy.compute, policy.max_context
+
+    def read(self, packed: Packed, *, entropy: bool = False, logits: bool = False, watch: bool = False) -> PolicyRead:
+        """See `LanguagePolicy.read`."""
+        with self._switched_off():
+            return super().read(packed, entropy=entropy, logits=logits, watch=watch)
+
+    def states(self, packed: Packed) -> Tensor:
+        """See `LanguagePolicy.states`."""
+        with self._switched_off():
+            return super().states(packed)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Nothing: its weights never change and are those of the model that the run began with."""
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Nothing to take."""
+
+    def _switched_off(self) -> Any:
+        wrapped: Any = self.model
+        return wrapped.disable_adapter()
+
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 

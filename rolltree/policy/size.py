@@ -14,7 +14,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from rolltree.policy.context import exact_context
 from rolltree.policy.device import free_memory
 from rolltree.policy.errors import ModelError
-from rolltree.policy.trust import trusts_code
+from rolltree.policy.hub import trusts_code
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from rolltree.policy.errors import ModelError
-from rolltree.policy.trust import trusts_code
+from rolltree.policy.hub import trusts_code
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers|layer|h|blocks|block)\.(\d+)\.")
 _MORE = 8

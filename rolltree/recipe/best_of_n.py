@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.generate.search.bestof import BestOf
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.steps import judge_of
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
 

@@ -6,10 +6,9 @@ from rolltree.control.hints import solver
 from rolltree.control.probe import PrunesInFlight
 from rolltree.credit.advantage import Reading
 from rolltree.engine.protocol import Engine
-from rolltree.generate.needs import check_needs
 from rolltree.generate.probed import check_probe
 from rolltree.generate.signals import features
-from rolltree.generate.strategy import ChecksEngine, ChecksItem, written
+from rolltree.generate.strategy import ChecksEngine, ChecksItem, check_needs, written
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.task.protocol import Task, distinct, measured
 
@@ -22,7 +21,7 @@ ALWAYS = frozenset({"reward", "logp", "reference", "previous", "ewma", "forced",
 FROM_TRAINER = frozenset(
     {"root:prior", "action:reference", "action:value", "turn:value_low", "turn:value_high", "turn:value_term"}
 )
-"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.train.readings`). A credit of
+"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.training.readings`). A credit of
 your own that needs the policy to read something meets it itself (`rolltree.credit.advantage.Reading`)."""
 
 

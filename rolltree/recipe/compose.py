@@ -8,9 +8,9 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from rolltree.control.registry import load_control
+from rolltree.knobs.varying import Told, corners, schedules, settled
 from rolltree.recipe.recipe import Card, Parts, Recipe
 from rolltree.recipe.sizes import check_counts
-from rolltree.varying import Told, corners, schedules, settled
 
 R = TypeVar("R")
 

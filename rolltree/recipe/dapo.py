@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
-from rolltree.filter.overlong import Overlong
+from rolltree.filter.lengths import Overlong
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Parts, check_group

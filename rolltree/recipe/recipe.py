@@ -16,7 +16,7 @@ from rolltree.credit.advantage import Credit
 from rolltree.credit.fold import Averaging, Multiplicity, Unit
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import GroupFilter
-from rolltree.filter.overlong import Shaper
+from rolltree.filter.lengths import Shaper
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.replay.buffer import Recall
 
@@ -34,7 +34,7 @@ class Evidence:
 
     metric: str
     """For training: "pass@1" or "pass@k" at the budget, " area" on the way, a metric of rollouts averaged over the run,
-    or one of held-out samples at the budget (`rolltree.lab.names`); for a check the name of its number."""
+    or one of held-out samples at the budget (`rolltree.compare.names`); for a check the name of its number."""
     baseline: str
     """The recipe it must beat; for a check, what its number is held against."""
     direction: Literal["higher", "lower", "equal"] = "higher"
@@ -48,7 +48,7 @@ class Evidence:
     level: int | None = None
     """Difficulty of the task; None = its default."""
     check: str = ""
-    """An exact or simulated check as "module:function" (see `rolltree.lab.evidence.Check`); "" = train both sides."""
+    """An exact or simulated check as "module:function" (see `studies.lab.evidence.Check`); "" = train both sides."""
     settings: tuple[str, ...] = ()
     """Knobs of the training runs, written as on the command line of `rolltree compare --set`."""
 
@@ -139,7 +139,7 @@ class Parts:
     schedule: Schedule | None = None
     """When rollouts start, stop and go on, where that is part of the method; None = one batch after the other."""
     optim: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Overrides of single fields of `rolltree.train.config.Optim`."""
+    """Overrides of single fields of `rolltree.training.config.Optim`."""
     evaluations: Mapping[str, TreeStrategy] = field(default_factory=dict[str, TreeStrategy])
     """Further ways to answer held-out items, each beside the policy's own: numbers of theirs begin with the name."""
     peers: Mapping[str, Peer] = field(default_factory=dict[str, Peer])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
-from rolltree.knobs import checked_knobs
+from rolltree.knobs.values import checked_knobs
 from rolltree.recipe.options import check_names
 from rolltree.recipe.recipe import Card, Counter, Recipe
 from rolltree.recipe.swap import SWAPS, Swapped

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from rolltree.console import shortened
 from rolltree.errors import RolltreeError
 from rolltree.registry import in_file
-from rolltree.visible import shortened
 
 if TYPE_CHECKING:
     from rolltree.credit.advantage import Credit
@@ -114,7 +114,7 @@ class StoredNames:
 
     def reading(self) -> AbstractContextManager[None]:
         """While a stored model is read: its code is not run, whatever the environment allows, unless that was given."""
-        from rolltree.policy.trust import without_code
+        from rolltree.policy.hub import without_code
 
         return nullcontext() if self.given.code else without_code()
 

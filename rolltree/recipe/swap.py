@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any, cast
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.chosen import Chosen
+from rolltree.generate.choose import Chosen
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.scorers import scorer_of
@@ -28,7 +28,7 @@ class Swapped:
     worth from what the rest of a recipe is.
 
     `use_answers="entropy(answers=4)"` samples several answers at each call and goes on with the best by a scorer:
-    confidence, entropy, verifier, lookahead, or a judge as FILE.py:FUNCTION (`rolltree.generate.chosen`).
+    confidence, entropy, verifier, lookahead, or a judge as FILE.py:FUNCTION (`rolltree.generate.choose`).
 
     Extras that the credit reads per action (entropies, alternatives) are recorded where the strategy can. What does not
     fit together is refused by `rolltree.recipe.check` before the first token.

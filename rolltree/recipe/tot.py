@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from rolltree.generate.search.steps import StepTree
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.steps import StepTree, judge_of
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 from rolltree.recipe.searching import search_parts
 

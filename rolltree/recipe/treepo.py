@@ -11,13 +11,13 @@ import numpy as np
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
-from rolltree.filter.overlong import Overlong
+from rolltree.filter.lengths import Overlong
 from rolltree.generate.backfill import Backfill, backfill
 from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
-from rolltree.generate.rules import Rule
 from rolltree.generate.signals import asked, features, mean_logp
+from rolltree.generate.turnforks import Rule
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree import Node, Tree

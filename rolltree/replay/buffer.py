@@ -19,8 +19,8 @@ import numpy as np
 from rolltree.errors import RolltreeError
 from rolltree.filter.groups import Mixed
 from rolltree.tree import Node, Tree
-from rolltree.tree.json_text import read_json
 from rolltree.tree.node import FloatArray, is_solved
+from rolltree.tree.store.values import read_json
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class RolloutBatch:
 
 def save_batches(batches: Sequence[RolloutBatch], folder: Path) -> None:
     """Write batches in order, each as a forest of its own. Environment states are left out: nothing grows on."""
-    from rolltree.tree.parquet import save
+    from rolltree.tree.store.parquet import save
 
     for number, batch in enumerate(batches):
         part = folder / f"{number:04d}"
@@ -58,7 +58,7 @@ def save_batches(batches: Sequence[RolloutBatch], folder: Path) -> None:
 
 def load_batches(folder: Path) -> list[RolloutBatch]:
     """Batches as they were saved; none where there is no such folder."""
-    from rolltree.tree.parquet import load
+    from rolltree.tree.store.parquet import load
 
     out: list[RolloutBatch] = []
     for part in sorted(folder.iterdir()) if folder.is_dir() else ():

@@ -15,9 +15,9 @@ from typing import Any, cast
 from rolltree.errors import RolltreeError
 from rolltree.rollout.solve import SolvedItem
 from rolltree.tree import Forest, Tree
-from rolltree.tree.atomic import naming, new_file
-from rolltree.tree.json_text import read_json
-from rolltree.tree.parquet import save
+from rolltree.tree.store.atomic import naming, new_file
+from rolltree.tree.store.parquet import save
+from rolltree.tree.store.values import read_json
 
 KEPT = 32
 """Items whose trees are written together."""

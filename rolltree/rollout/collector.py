@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rolltree.control.schedule import Group
-from rolltree.generate.garbage import rare_collections
+from rolltree.generate.runner import rare_collections
 from rolltree.replay.buffer import RolloutBatch
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.state import load_state, save_state
 from rolltree.rollout.underway import Underway
 from rolltree.tree import Tree
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 
 SETTLED = "settled.json"
 """The groups that were settled last, beside what is under way."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from rolltree.control.history import History
 from rolltree.control.plan import Control
-from rolltree.tree.values import dumps, loads
+from rolltree.tree.store.values import dumps, loads
 
 
 @dataclass(slots=True)

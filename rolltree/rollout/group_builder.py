@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,11 +17,102 @@ from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine, token_codec
 from rolltree.engine.texts import actions_of
 from rolltree.filter.groups import GroupFilter, live_leaves
-from rolltree.rollout.merge import absorb
-from rolltree.rollout.rescore import score_bare, score_node
+from rolltree.generate.random import MARK
+from rolltree.generate.setting import error_line
 from rolltree.task.protocol import Item, Task, expected
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array, FloatArray, is_solved, join_actions
+from rolltree.tree.references import moved as moved_references
+
+# Log-probs of nodes whose context has changed, or that were never read, in the tree where they stand now.
+
+
+async def score_bare(tree: Tree, heads: list[Node], engine: Engine, budget: Budget) -> None:
+    """Give rollouts whose context was left out the log-prob they have without it; the sampling distribution stays in
+    `sampling_logprob`."""
+    for head in heads:
+        for node in tree.walk(head):
+            if node.trainable and len(node):
+                await score_node(tree, node, engine, budget)
+                node.entropy = node.top = None
+
+
+async def score_node(tree: Tree, node: Node, engine: Engine, budget: Budget) -> None:
+    """Write the policy's log-prob of a node's actions in this tree on it; if that breaks, what is below failed."""
+    prefix: Array = tree.prefix(node)
+    try:
+        scored = await engine.score(prefix, len(prefix) - len(node))
+    except Exception as error:
+        for leaf in tree.leaves(node):
+            if not leaf.ended or leaf.status == "done":
+                why = f"scoring in the tree's context: {error_line(error)}"
+                tree.close(leaf, "failed", "error", why, error=type(error).__name__)
+        return
+    budget.charge("prefilled", len(prefix))
+    node.logp = scored.logp
+    if node.forced:
+        node.sampling_logprob = np.full(len(node), np.nan, np.float32)
+    if node.version is None:
+        node.version = np.full(len(node), scored.version, np.int32)
+
+
+# Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
+#
+# A delivery in another context than the bare prompt's keeps that context as hint nodes, one for each slot of its brief;
+# a hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they
+# were sampled from.
+
+IDS = frozenset({"children", "head", "original", "removed"})
+"""Numbers of events that are node ids."""
+
+
+def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int, int]]) -> list[Node]:
+    """Move what was grown for an order below the prompt of `into`; returns the nodes that stand right below it.
+
+    `spans` says where in the grown tree's prompt the slots of its brief stand.
+    """
+    top = into.prompt
+    for slot in order.brief.shown if order.brief is not None and grown.root.children else ():
+        start, stop = spans[slot.name]
+        notes: dict[str, Any] = {"arm": order.arm, "slot": slot.name}
+        top = into.extend(
+            top, grown.root.actions[start:stop], role="hint", forced=True, trainable=slot.trainable, birth="forced",
+            status="done", actor="control", notes=notes | ({"sources": list(slot.sources)} if slot.sources else {}),
+        )  # fmt: skip
+        into.event("force", top, order.why, arm=order.arm, tokens=len(top), role="hint", slot=slot.name)
+    heads = grown.children(grown.root)
+    moved = {grown.root.id: top.id}
+    for node in list(grown.walk()):
+        if node.parent is None:
+            continue
+        old, above = node.id, moved[node.parent]
+        # Names of runs belong to the tree they grew in: a copy's later growth must not repeat the original's.
+        node.notes.pop(MARK, None)
+        node.id, node.parent = max(into.nodes) + 1, above
+        moved[old] = node.id
+        into.adopt(node)
+    moved_references((into[i] for i in moved.values()), moved)
+    into.prompt.status = "done"
+    if not into.prompt.children:
+        into.prompt.finish = "budget"
+    for event in grown.events:
+        if event.node is None or event.node in moved:
+            at = None if event.node is None else moved[event.node]
+            into.events.append(
+                replace(event, node=at, numbers={k: _moved(k, v, moved) for k, v in event.numbers.items()})
+            )
+    if "failed" in grown.notes:
+        into.notes["failed"] = grown.notes["failed"]
+    return heads
+
+
+def _moved(name: str, value: Any, moved: dict[int, int]) -> Any:
+    if name not in IDS:
+        return value
+    if isinstance(value, list):
+        return [moved.get(v, v) for v in value]
+    return moved.get(value, value)
+
 
 MEASURED = "asked for to measure, not to train on"
 """Why such trees are dropped."""

@@ -19,7 +19,7 @@ from rolltree.control.hints import solver
 from rolltree.control.order import Delivery
 from rolltree.control.plan import Step
 from rolltree.control.schedule import Group, Offer, Rollout, Scheduler
-from rolltree.generate.join import join
+from rolltree.generate.aside import join
 from rolltree.generate.random import Stream, mix
 from rolltree.recipe.recipe import Parts
 from rolltree.rollout.control_state import ControlState

@@ -19,11 +19,11 @@ import numpy as np
 from rolltree.control.following import Following, Name, Round
 from rolltree.control.order import ControlError, Delivery, Order
 from rolltree.control.plan import Step, refilled
-from rolltree.rollout.allocation import allocation
 from rolltree.rollout.config import RolloutError
 from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.group_builder import GroupBuilder
+from rolltree.rollout.underway import allocation
 
 STATE_COPY_EVERY = 64
 """Plans between two copies of the control's state. All plans end before one is taken: it knows nothing of plans."""
@@ -125,7 +125,7 @@ class PlanRuns:
         return out | {"rollout/rounds": float(sum(n["rollout/rounds"] for n in ended))}
 
     def state(self) -> dict[str, Any]:
-        """All of it, as `rolltree.tree.values` stores it."""
+        """All of it, as `rolltree.tree.store.values` stores it."""
         if not self.live:
             self._copy, self._journal = (self.begun, self._now()), []
         first, copy = self._copy

@@ -12,12 +12,11 @@ from rolltree.control.ledger import Budget
 from rolltree.control.order import Order
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.generate.answers import check_item
-from rolltree.generate.given import Given
+from rolltree.generate.forced import Given
 from rolltree.generate.hand import Hand
-from rolltree.generate.patience import Patience
 from rolltree.generate.probed import InFlight, Observed
 from rolltree.generate.random import Stream, mix
-from rolltree.generate.setting import Setting
+from rolltree.generate.setting import Patience, Setting
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.recipe.recipe import Parts
 from rolltree.rollout.config import RolloutConfig

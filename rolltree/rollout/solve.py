@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.console import shortened
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Channel, Engine, Sampling, reads_text
-from rolltree.generate.choice import choice
-from rolltree.generate.patience import first_of
+from rolltree.generate.choose import choice
 from rolltree.generate.runner import grow
+from rolltree.generate.setting import first_of
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.metrics.waves import FIRST_WAVE, LAST_WAVE, regression
-from rolltree.rollout.failures import failures, told
+from rolltree.metrics.reward import FIRST_WAVE, LAST_WAVE, regression
+from rolltree.rollout.underway import failures, told
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Node, Tree
-from rolltree.visible import shortened
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from rolltree.rollout.config import RolloutError
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.slots import PromptGroup
 from rolltree.tree import Forest, Tree
-from rolltree.tree.parquet import load, save
-from rolltree.tree.values import StoreError, dumps, loads
+from rolltree.tree.store.parquet import load, save
+from rolltree.tree.store.values import StoreError, dumps, loads
 
 FILE = "rollouts.json"
 

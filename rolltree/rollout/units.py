@@ -16,7 +16,7 @@ from rolltree.control.probe import PrunesInFlight
 from rolltree.control.schedule import Rollout, Segment
 from rolltree.control.schedule.executor import Finish
 from rolltree.filter.groups import drop, live_leaves
-from rolltree.generate.join import join
+from rolltree.generate.aside import join
 from rolltree.generate.runner import settle
 from rolltree.generate.strategy import SampleStrategy, TreeStrategy, on_each
 from rolltree.generate.turns import hands_over

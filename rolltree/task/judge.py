@@ -26,7 +26,7 @@ from rolltree.task.sandbox.box import GUARANTEES, Box
 from rolltree.task.sandbox.inside import ENVIRONMENT
 from rolltree.task.sandbox.run import survey
 from rolltree.task.zygote import Bounds, told_bounds
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 
 ROOT = str(Path(__file__).resolve().parents[2])
 LAUNCH = "import sys; sys.path.insert(0, sys.argv[1]); from {module} import serve; serve()"

@@ -14,15 +14,14 @@ from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from rolltree.errors import RolltreeError, unknown
-from rolltree.knobs import checked_knobs
-from rolltree.ownfile import raised
-from rolltree.registry import Registry, check_knobs, in_file
+from rolltree.knobs.values import checked_knobs
+from rolltree.registry import Registry, check_knobs, in_file, raised
 from rolltree.task.data.source import is_data
 from rolltree.task.digits.task import Digits
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, slides, sql
 from rolltree.task.protocol import Task
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, TypedDict, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from rolltree.errors import RolltreeError
+
+# Events: every decision about a tree with the numbers that caused it. Viewer and doctor read these and never guess.
+
+Kind = Literal[
+    "start", "extend", "force", "fork", "cut", "graft", "splice", "stop", "prune", "pause", "resume", "fail", "retry",
+    "act", "verify", "backfill", "allocate", "select", "drop", "train", "budget", "note",
+]  # fmt: skip
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something decided at a node (None = about the whole tree): what, why in words, and the numbers behind it."""
+
+    kind: Kind
+    node: int | None
+    why: str = ""
+    numbers: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    at: float = 0.0
+    """Seconds on the run's clock (the hand's, so that a virtual clock works too)."""
+
 
 Array = NDArray[Any]
 FloatArray = NDArray[np.float32]
@@ -234,3 +255,32 @@ SOLVED = 1 - 1e-9
 def is_solved(scores: Mapping[str, float]) -> bool:
     """Whether a judged leaf counts as right: as the verifier says, else by its outcome."""
     return scores.get("solved", scores.get("outcome", scores["reward"])) >= SOLVED
+
+
+# The optional fields of a node, typed, for calls that create one.
+
+
+class NodeFields(TypedDict, total=False):
+    """Keyword arguments of `Tree.extend`; meanings are documented on `Node`."""
+
+    actor: str
+    level: int
+    logp: FloatArray | None
+    sampling_logprob: FloatArray | None
+    entropy: FloatArray | None
+    top: Top | None
+    version: NDArray[np.int32] | None
+    keep: NDArray[np.bool_] | None
+    gain: FloatArray | None
+    loss: FloatArray | None
+    weight: FloatArray | None
+    trainable: bool
+    forced: bool
+    birth: Birth
+    status: Status
+    finish: Finish | None
+    usage: str
+    scores: dict[str, float]
+    state: Any
+    state_key: str | None
+    notes: dict[str, Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from rolltree.tree.arrow import ArrowTable
+from rolltree.tree.store.arrow import ArrowTable
 
 NODE_FIELDS = {"logq": "sampling_logprob", "trains": "trainable", "fate": "usage"}
 """Name in files of 0.1 → name today."""

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from rolltree.tree.node import Array
 from rolltree.tree.shape import Floats, Ints, Shape
-from rolltree.tree.values import loads
+from rolltree.tree.store.values import loads
 
 Notes = Mapping[str, Any]
 

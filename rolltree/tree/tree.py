@@ -11,13 +11,14 @@ from typing import Any, Self, Unpack, cast
 
 import numpy as np
 
-from rolltree.tree.event import Event, Kind
-from rolltree.tree.fields import NodeFields
 from rolltree.tree.node import (
     PER_ACTION,
     Array,
+    Event,
     Finish,
+    Kind,
     Node,
+    NodeFields,
     Role,
     Status,
     TreeError,

@@ -16,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rolltree.tree import jsonl, parquet
-from rolltree.tree.json_text import read_json
-from rolltree.tree.values import StoreError
+from rolltree.tree.store import jsonl, parquet
+from rolltree.tree.store.values import StoreError, read_json
 from rolltree.view.links import ViewError
 
 _ROWS = 8192

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from rolltree.analysis.decisive import PRIOR, Decisions, Fork, ForkBranch, decisions
-from rolltree.tree.archive import Archive
+from rolltree.tree.store.archive import Archive
 from rolltree.view.outline import Outline, outline
 from rolltree.view.source import RunSource
 from rolltree.view.text import Pieces

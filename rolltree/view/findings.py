@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from rolltree.metrics import old_names
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 

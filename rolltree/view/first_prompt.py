@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rolltree.analysis.modes import Mode, Timeline, recurring, timeline
-from rolltree.tree.archive import Archive, open_forest
+from rolltree.tree.store.archive import Archive, open_forest
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource, nothing
 from rolltree.view.text import Pieces

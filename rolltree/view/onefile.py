@@ -17,7 +17,7 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.atomic import new_file
+from rolltree.tree.store.atomic import new_file
 from rolltree.view.colours import COLOURINGS, Colouring, Scale
 from rolltree.view.links import ViewError
 from rolltree.view.model import node_facts

@@ -7,10 +7,10 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.archive import Archive
 from rolltree.tree.node import SOLVED
-from rolltree.tree.parquet import readable
 from rolltree.tree.shape import Ints, Shape, parent_rows
+from rolltree.tree.store.archive import Archive
+from rolltree.tree.store.parquet import readable
 from rolltree.view.colours import Colouring, Scale, author, scale
 from rolltree.view.links import ViewError
 from rolltree.view.quantities import node_means, recorded, token_values

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from rolltree.errors import unknown
-from rolltree.tree.archive import Archive
+from rolltree.tree.store.archive import Archive
 from rolltree.view.colours import Colouring
 from rolltree.view.quantities import token_values
 from rolltree.view.query import parse, passes

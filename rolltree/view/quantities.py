@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from rolltree.tree.archive import Archive
-from rolltree.tree.json_text import read_json
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.shape import Ints, offsets
+from rolltree.tree.store.archive import Archive
+from rolltree.tree.store.values import read_json
 from rolltree.view.colours import Colouring
 from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from rolltree.generate.roles import ABOUT, ROLE
-from rolltree.tree.archive import Archive
 from rolltree.tree.references import REFERENCES
+from rolltree.tree.store.archive import Archive
 from rolltree.view.text import Pieces
 
 TEXT = 160

@@ -14,12 +14,13 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from rolltree.tree import Event, Node, columns
-from rolltree.tree.archive import Archive
-from rolltree.tree.arrow import ArrowTable
-from rolltree.tree.json_text import read_json
-from rolltree.tree.parquet import open_file, readable
+from rolltree.tree import Event, Node
 from rolltree.tree.shape import offsets
+from rolltree.tree.store import columns
+from rolltree.tree.store.archive import Archive
+from rolltree.tree.store.arrow import ArrowTable
+from rolltree.tree.store.parquet import open_file, readable
+from rolltree.tree.store.values import read_json
 
 
 @dataclass(frozen=True, eq=False)

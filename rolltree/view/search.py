@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rolltree.tree.archive import Archive
+from rolltree.tree.store.archive import Archive
 from rolltree.view.query import parse, passes
 from rolltree.view.sums import Floats
 from rolltree.view.text import Pieces

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rolltree.generate.join import ASIDE
+from rolltree.generate.aside import ASIDE
 from rolltree.tree import Event
 from rolltree.view.calls import NEW, ShownCall, TreeCalls
 from rolltree.view.outline import Outline

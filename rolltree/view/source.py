@@ -17,9 +17,9 @@ from typing import Any, Literal, cast
 
 from rolltree.errors import RolltreeError
 from rolltree.recipe.stored import Given, StoredNames
-from rolltree.tree import parquet
-from rolltree.tree.archive import Archive, open_forest
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store import parquet
+from rolltree.tree.store.archive import Archive, open_forest
+from rolltree.tree.store.values import read_json
 from rolltree.view.convert import converted
 from rolltree.view.links import ViewError
 
@@ -208,7 +208,7 @@ def nothing(source: RunSource) -> str:
     """What to say of a source without forests."""
     if source.kind == "run":
         return f"{source.name} holds no rollouts yet; train with --forests-every above 0 to keep some"
-    return f"{source.name} holds no forests; write them with rolltree.tree.parquet.save, or as nodes.jsonl"
+    return f"{source.name} holds no forests; write them with rolltree.tree.store.parquet.save, or as nodes.jsonl"
 
 
 @lru_cache(maxsize=256)

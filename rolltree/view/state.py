@@ -6,8 +6,8 @@ import platform
 import time
 from typing import Any, Literal
 
-from rolltree.train.lock import LOCK, held
-from rolltree.tree.json_text import read_json
+from rolltree.training.run import LOCK, held
+from rolltree.tree.store.values import read_json
 from rolltree.view.source import RunSource
 
 State = Literal["running", "done", "crashed", "empty", ""]

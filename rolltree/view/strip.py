@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from rolltree.tree import Node
-from rolltree.tree.json_text import read_json
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
+from rolltree.tree.store.values import read_json
 from rolltree.view.colours import Colouring, Scale, author, scale
 from rolltree.view.rows import Record
 from rolltree.view.sums import Floats

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.tree.archive import Archive
 from rolltree.tree.shape import Ints, offsets
+from rolltree.tree.store.archive import Archive
 
 Floats = NDArray[np.float64]
 

@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from rolltree.policy.tokenizer_file import model_tokenizer, saved_tokenizers
+from rolltree.policy.codec import model_tokenizer, saved_tokenizers
 from rolltree.tree.node import Array
 from rolltree.view.source import RunSource
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from rolltree.analysis.whatif import BranchCredit, before_after
 from rolltree.errors import RolltreeError
-from rolltree.metrics.rate import wilson
+from rolltree.metrics.reward import wilson
 from rolltree.tree import Tree
 from rolltree.tree.forest import DROPPED
 from rolltree.view.source import RunSource

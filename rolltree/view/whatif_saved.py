@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from rolltree.tree import Tree
-from rolltree.tree.atomic import new_file
-from rolltree.tree.json_text import read_json
-from rolltree.tree.parquet import save
+from rolltree.tree.store.atomic import new_file
+from rolltree.tree.store.parquet import save
+from rolltree.tree.store.values import read_json
 from rolltree.view.links import ViewError
 from rolltree.view.source import RunSource
 

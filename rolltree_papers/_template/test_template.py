@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.generate.runner import grow
 from rolltree.recipe.recipe import RecipeError
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree_papers._template import Template
 
 

@@ -151,7 +151,7 @@ class ADHintRecipe:
 
     def build(self) -> Parts:
         """Two rounds of rollouts, arms compared within themselves, masked hints, clipped surrogate."""
-        from rolltree.objective.hint import HintMask
+        from rolltree.objective.forced import HintMask
 
         check_group("adhint", self.group, 4)
         return Parts(

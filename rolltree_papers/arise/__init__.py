@@ -18,12 +18,12 @@ from rolltree.control.plan import Plan, Step
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed, live_leaves
 from rolltree.generate.independent import Independent
+from rolltree.knobs.varying import Knob
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree import Tree
-from rolltree.tree.values import storable
-from rolltree.varying import Knob
+from rolltree.tree.store.values import storable
 
 # ARISE's library of skills in two tiers: a cache that is chosen from, and a reservoir from which it is refilled.
 

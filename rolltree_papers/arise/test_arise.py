@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 import rolltree
-from rolltree.contract.tiny import SpellTask
 from rolltree.control.history import History
 from rolltree.control.order import ControlError, Delivery
 from rolltree.control.schedule import preset
+from rolltree.knobs.varying import OVER
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
+from rolltree.testing.tiny import SpellTask
 from rolltree.tree import Tree
-from rolltree.varying import OVER
 from rolltree_papers.arise import FIELDS, Arise, Library, Skill, SkillBonus, chances, first_worth, read
 from studies.prompts.skills import SkillWorld, told_apart
 from studies.prompts.world import run

@@ -17,7 +17,7 @@ from rolltree.filter.vote import WeighedVote
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.tree.values import dumps, storable
+from rolltree.tree.store.values import dumps, storable
 
 # From a head's score to a probability: how often rollouts with such a score came out right.
 

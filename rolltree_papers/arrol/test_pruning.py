@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rolltree.control.order import ControlError, Delivery, Order, Prompt
 from rolltree.control.probe import Judgement, Probed, auc, in_flight
 from rolltree.task.protocol import Item
-from rolltree.tree.values import dumps, loads
+from rolltree.tree.store.values import dumps, loads
 from rolltree_papers.arrol import Arrol, ArrolState, Calibrator, QualityHead, Survival, SurvivalJudge
 from studies.prompts.pruning import RULES, balance, follow
 

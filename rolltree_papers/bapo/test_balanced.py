@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, fit
+from rolltree.testing.objective import random_pair
 from rolltree_papers.bapo.objective import Bapo, positive_share
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import live_leaves
-from rolltree.filter.overlong import Shaper
+from rolltree.filter.lengths import Shaper
 from rolltree.filter.parts import Composite
 from rolltree.filter.rewards import RECORD
 from rolltree.generate.independent import Independent

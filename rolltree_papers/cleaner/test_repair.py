@@ -10,8 +10,6 @@ from itertools import islice, pairwise
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
@@ -19,6 +17,8 @@ from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.protocol import Item, Reply
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import Walk, tiny_engine
 from rolltree.tree import Forest, Node, Tree
 from rolltree_papers.cleaner import Repairing
 

@@ -8,18 +8,17 @@ from typing import Any, ClassVar, Generic, Protocol
 
 from rolltree.control.brief import brief
 from rolltree.engine.protocol import Engine
-from rolltree.generate.decide import decide, grades
+from rolltree.generate.choose import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.judge.protocol import Judge
-from rolltree.generate.judge.recorded import Recorded
-from rolltree.generate.needs import refuse_environment
+from rolltree.generate.judge.protocol import Judge, Recorded
 from rolltree.generate.search.attempts import attempt, said, score_of
 from rolltree.generate.search.graph import TRIED, Made, Move, P, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search, streams
 from rolltree.generate.search.queues import Stack
 from rolltree.generate.search.select import untried
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.steps import judge_of
+from rolltree.generate.strategy import refuse_environment
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
 from rolltree.task.protocol import Task

@@ -21,8 +21,8 @@ from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.tree.store.values import storable
 from rolltree.tree.table import Table
-from rolltree.tree.values import storable
 
 # A rescue chain for dead prompts: asked to split the question, then to look at the wrong answers (Cog-Rethinker).
 

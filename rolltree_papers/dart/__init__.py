@@ -17,7 +17,7 @@ from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree import Node, Tree
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 from rolltree.tree.views import policy_turns
 
 # Fewer rollouts of what is solved, shorter horizons, and a past success where all fail (DART).

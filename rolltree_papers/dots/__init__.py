@@ -9,17 +9,16 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.control.features import likeness
-from rolltree.control.measured import measured
+from rolltree.control.corpus import likeness
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Plan, Step
-from rolltree.control.pool import Pool, check_pool, softmax_draw
+from rolltree.control.pool import Pool, check_pool, measured, softmax_draw
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.replay.buffer import Recall
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 # Pass rates of all prompts from a few measured ones: attention over references, calibrated on themselves (DOTS).
 

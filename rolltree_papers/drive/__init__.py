@@ -6,15 +6,14 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import ClassVar
 
-from rolltree.control.measured import measured
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Plan, Step
-from rolltree.control.pool import Pool, check_pool
+from rolltree.control.pool import Pool, check_pool, measured
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 # Broad first, then few of the hardest prompts with many rollouts, the set shrinking as it is solved (DRIVE).
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rolltree.contract.forests import flat
 from rolltree.filter.rewards import RewardError
+from rolltree.testing.forests import flat
 from rolltree_papers.e1 import WithinEffort
 
 

@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Engine, token_codec
 from rolltree.filter.vote import MajorityVote
-from rolltree.generate.alternatives import alternative
 from rolltree.generate.backfill import backfill
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.signals import Floats, Signal, SignalError, asked, check_threshold, features, rise, trailing_mean
-from rolltree.generate.stems import stems
+from rolltree.generate.stems import alternative, stems
 from rolltree.generate.turns import proceed
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group

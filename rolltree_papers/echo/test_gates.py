@@ -9,12 +9,12 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal, SignalError
 from rolltree.generate.stems import TwoWaves
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.views import effective_branches
 from rolltree_papers.echo import Doubt, Gate, GatedForks, GateReading, Gauge

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Embedder
-from rolltree.generate.decide import decide, grades
+from rolltree.generate.choose import decide, grades
 from rolltree.generate.frontier import GrowthRound, grow_rounds
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence

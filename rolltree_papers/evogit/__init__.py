@@ -7,17 +7,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 from rolltree.engine.protocol import Engine
-from rolltree.generate.decide import decide
+from rolltree.generate.choose import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.measured import MeasuredJudge
-from rolltree.generate.judge.protocol import Judge, entries
-from rolltree.generate.judge.recorded import ReadsJudge
+from rolltree.generate.judge.protocol import Judge, ReadsJudge, entries
 from rolltree.generate.judge.votes import Votes, winner
-from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.attempts import OperatorTexts, attempt, said
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search, streams
+from rolltree.generate.strategy import refuse_environment
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 from rolltree.recipe.searching import search_parts
 from rolltree.task.protocol import Task

@@ -18,7 +18,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 # Slow controllers of GDRO: adversaries that keep scores, and the price of a rollout.
 

@@ -9,11 +9,11 @@ from rolltree.control.horizon import Horizon
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed, live_leaves
 from rolltree.generate.independent import Independent
+from rolltree.knobs.varying import Knob
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 from rolltree.tree import Node, Tree
-from rolltree.varying import Knob
 
 # Which of many rollouts teach: all classes in proportion, and of the right ones the cleanest (GRPO-RoC).
 

@@ -7,7 +7,7 @@ import pytest
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import live_leaves
-from rolltree.filter.overlong import Shaper
+from rolltree.filter.lengths import Shaper
 from rolltree.tree import Tree
 from rolltree_papers.grpo_roc import Cleanest
 from studies.exact import clean

@@ -12,7 +12,7 @@ import numpy as np
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, Credit, CreditError
 from rolltree.credit.entropy_shaping import shaped
-from rolltree.credit.grpo import GRPO
+from rolltree.credit.group import GRPO
 from rolltree.credit.normalise import centred, scaled
 from rolltree.credit.outcome import action_values, outcomes
 from rolltree.credit.registry import load_credit, register, resolve
@@ -21,13 +21,13 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.signals import log_entropy
 from rolltree.generate.turns import lacks_outcome, play
-from rolltree.objective.against import against
+from rolltree.knobs.varying import Knob
+from rolltree.objective.ratio import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, Table
-from rolltree.varying import Knob
 
 # Token-level group average and entropy-guided redistribution.
 

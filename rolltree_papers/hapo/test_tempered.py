@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree_papers.hapo import ByEntropy, Tempered
 
 

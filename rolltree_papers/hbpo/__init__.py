@@ -16,7 +16,7 @@ from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import leaf_scores, outcomes
 from rolltree.credit.registry import load_credit, register
-from rolltree.credit.reward_shaping import path_length
+from rolltree.credit.selection import path_length
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group

@@ -13,8 +13,16 @@ from rolltree.credit.fold import Averaging
 from rolltree.credit.gigpo import episode_advantage
 from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.registry import load_credit, register
-from rolltree.credit.returns import check_discount, granted, to_go
-from rolltree.credit.steps import over_steps, require_states, state_ids, state_nodes, steps
+from rolltree.credit.steps import (
+    check_discount,
+    granted,
+    over_steps,
+    require_states,
+    state_ids,
+    state_nodes,
+    steps,
+    to_go,
+)
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group

@@ -11,13 +11,11 @@ import numpy as np
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.outcome import node_scores, where
 from rolltree.credit.registry import load_credit, register
-from rolltree.credit.returns import granted
-from rolltree.credit.steps import steps
+from rolltree.credit.steps import granted, steps
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
-from rolltree.generate.needs import NeedsError
-from rolltree.generate.strategy import TreeStrategy
+from rolltree.generate.strategy import NeedsError, TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 from rolltree.task.grammar import Spans, Spoken

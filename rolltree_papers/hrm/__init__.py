@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.generate.decide import decide
+from rolltree.generate.choose import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.steps import finished

@@ -11,8 +11,7 @@ from rolltree.generate.search.graph import TRIED, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment
 from rolltree.generate.search.queues import flattest
 from rolltree.generate.search.select import UCT, Descend, Select, untried
-from rolltree.generate.search.steps import StepTree
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.steps import StepTree, judge_of
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts
 from rolltree.recipe.searching import search_parts
 

@@ -10,16 +10,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.decide import decide
+from rolltree.generate.choose import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
-from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.proposals import ProposalRules, ProposedActions
 from rolltree.generate.search.queues import BestFirst
-from rolltree.generate.search.select import untried
-from rolltree.generate.search.steps import finished
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.select import ComposedMove, only, untried
+from rolltree.generate.search.steps import finished, judge_of
 from rolltree.generate.signals import features
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 from rolltree.recipe.searching import search_parts

@@ -15,7 +15,7 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.judge.engine_judges import likelihoods
 from rolltree.generate.judge.protocol import Entry
 from rolltree.generate.judge.routed import field_of
-from rolltree.generate.needs import refuse_environment
+from rolltree.generate.strategy import refuse_environment
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 from rolltree.recipe.searching import search_parts
 from rolltree.task.protocol import Item, Task

@@ -13,17 +13,17 @@ from numpy.typing import NDArray
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Engine
 from rolltree.filter.groups import Mixed
-from rolltree.generate.alternatives import alternative
 from rolltree.generate.backfill import Backfill, backfill
 from rolltree.generate.hand import Hand
 from rolltree.generate.signals import SignalError, asked, features, similarity
+from rolltree.generate.stems import alternative
 from rolltree.generate.turns import play, proceed
+from rolltree.knobs.varying import Knob
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.task.protocol import Task
 from rolltree.tree import Node, Tree
-from rolltree.varying import Knob
 
 # Look before you branch: greedy rows fork where the policy hesitates, and forks that change nothing are dropped.
 #

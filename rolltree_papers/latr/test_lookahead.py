@@ -8,11 +8,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import SignalError
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest, Tree
 from rolltree.tree.views import metrics
 from rolltree_papers.latr import Look, Lookahead

@@ -37,8 +37,8 @@ class M2po:
 
     def build(self) -> Parts:
         """Independent rollouts, mean-and-deviation credit, what M2PO leaves of the ratios, token averaging."""
-        from rolltree.objective.bypass import Bypass
         from rolltree.objective.correction import SecondMoment
+        from rolltree.objective.ratio import Bypass
 
         check_group("m2po", self.group)
         return Parts(

@@ -18,11 +18,11 @@ from rolltree.credit.registry import load_credit, register
 from rolltree.engine.protocol import Engine
 from rolltree.filter.groups import Mixed
 from rolltree.generate.hand import Hand
-from rolltree.generate.needs import refuse_environment
 from rolltree.generate.search.attempts import attempt, said, score_of
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search, streams
 from rolltree.generate.signals import features
+from rolltree.generate.strategy import refuse_environment
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, RecipeError, check_group
 from rolltree.task.protocol import Task

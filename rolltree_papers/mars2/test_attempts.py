@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.credit.registry import load_credit
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
+from rolltree.generate.strategy import NeedsError
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from rolltree_papers.mars2 import Attempts, Prior, attempts

@@ -15,8 +15,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.tree.json_text import read_json
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import read_json, storable
 
 # What a policy foretells about its own rollouts, how right it was, and when its word may be acted on (MASA).
 

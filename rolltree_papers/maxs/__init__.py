@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.decide import decide
+from rolltree.generate.choose import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.steps import finished

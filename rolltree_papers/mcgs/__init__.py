@@ -10,12 +10,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 
 from rolltree.engine.protocol import Engine
-from rolltree.generate.decide import decide, grades
+from rolltree.generate.choose import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence, answer_of
-from rolltree.generate.judge.protocol import Judge
-from rolltree.generate.judge.recorded import ReadsJudge
-from rolltree.generate.needs import refuse_environment
+from rolltree.generate.judge.protocol import Judge, ReadsJudge
 from rolltree.generate.scorers import Verified
 from rolltree.generate.search.attempts import OperatorTexts, attempt
 from rolltree.generate.search.backup import tell
@@ -23,7 +21,8 @@ from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search, streams
 from rolltree.generate.search.queues import Switch, TopK
 from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.steps import judge_of
+from rolltree.generate.strategy import refuse_environment
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts
 from rolltree.task.protocol import Task

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 from rolltree.generate.search.backup import Backup, Blend, MeanBackup, tell
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search
-from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.queues import BestFirst, Stack, Switch, TopK, flattest
-from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select, once, up_to
+from rolltree.generate.search.select import UCT, ComposedMove, Descend, ScheduleRamp, Select, once, only, up_to
 from rolltree.tree import Tree
 from rolltree.tree.references import REFERENCES, refer, references
 from rolltree_papers.mcgs import branch_stagnant, stagnant
@@ -214,8 +213,9 @@ def test_nothing_is_told_along_references() -> None:
 
 def test_references_survive_storing_copying_and_merging(tmp_path) -> None:  # type: ignore[no-untyped-def]
     from rolltree.control.order import Order
-    from rolltree.rollout.merge import absorb
-    from rolltree.tree import Forest, jsonl, parquet
+    from rolltree.rollout.group_builder import absorb
+    from rolltree.tree import Forest
+    from rolltree.tree.store import jsonl, parquet
 
     def fresh(name: str) -> Tree:
         tree = Tree(name, [1, 2])

@@ -8,15 +8,14 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from rolltree.generate.decide import decide
+from rolltree.generate.choose import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.requests import SamplingOptions
 from rolltree.generate.search.attempts import OperatorTexts, attempt
 from rolltree.generate.search.backup import Backup, Blend
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search, streams
-from rolltree.generate.search.moves import ComposedMove
-from rolltree.generate.search.select import UCT, Descend
+from rolltree.generate.search.select import UCT, ComposedMove, Descend
 from rolltree.generate.search.steps import finished, merged
 from rolltree.generate.turns import continued, play, stretch
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError

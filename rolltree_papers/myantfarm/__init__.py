@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.control.brief import brief
-from rolltree.generate.decide import decide
+from rolltree.generate.choose import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.roles import RoleAnswer
 from rolltree.generate.search.steps import finished

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.demonstrations import Demonstrations
+from rolltree.generate.forced import Demonstrations
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from itertools import islice
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import CODEC, Walk, tiny_engine
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Verdict
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import CODEC, Walk, tiny_engine
 from rolltree_papers.poly_ppo import Vines
 
 

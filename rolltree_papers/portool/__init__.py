@@ -9,7 +9,7 @@ import numpy as np
 
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.backup import Backup, backup
-from rolltree.credit.grpo import GRPO
+from rolltree.credit.group import GRPO
 from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import load_credit, register

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from rolltree.control.batch_size import norm_test, true_ratio
+from rolltree.control.allocate import norm_test, true_ratio
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
+from rolltree.knobs.varying import Knob
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
-from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)

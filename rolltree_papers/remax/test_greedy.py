@@ -7,12 +7,12 @@ from itertools import islice
 
 import numpy as np
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 from rolltree_papers.remax import WithGreedy

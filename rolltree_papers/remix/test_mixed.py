@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.decoupled import Decoupled, loglinear
 from rolltree.objective.penalty import KlPenalty
 from rolltree.objective.registry import load_objective
+from rolltree.testing.objective import random_pair
 from rolltree_papers.remix.objective import Remix
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import grown
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
+from rolltree.testing.forests import grown
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from rolltree_papers.rose import surplus

@@ -8,15 +8,15 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import EMBEDDINGS, SpellTask, tiny_engine
 from rolltree.engine.protocol import Embedder
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
 from rolltree.generate.signals import Signal
 from rolltree.generate.stems import BySignal, OneAtATime
+from rolltree.generate.strategy import NeedsError
 from rolltree.task.protocol import Item, Verdict
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import EMBEDDINGS, SpellTask, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.node import Top
 from rolltree_papers.rose import MeaningfulDoubt, literal_divergence

@@ -18,7 +18,7 @@ from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.task.items import ENVIRONMENT
 from rolltree.task.protocol import Item
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 # A fixed number of environments that supply a step's prompts, and when one of them makes room for another (SCALER).
 

@@ -13,14 +13,12 @@ from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.judge.protocol import Judge, entries
-from rolltree.generate.judge.recorded import ReadsJudge
-from rolltree.generate.needs import refuse_environment
-from rolltree.generate.search.steps import finished
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.judge.protocol import Judge, ReadsJudge, entries
+from rolltree.generate.search.steps import finished, judge_of
 from rolltree.generate.setting import HandError
 from rolltree.generate.signals import features
 from rolltree.generate.step_labels import step_ends
+from rolltree.generate.strategy import refuse_environment
 from rolltree.generate.turns import play
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, RecipeError, check_group
@@ -163,7 +161,7 @@ class Scope:
 
     def build(self) -> Parts:
         """Rollouts with repairs, group credit, shaped forced tokens under the clipped surrogate."""
-        from rolltree.objective.shaped import ShapedForced
+        from rolltree.objective.forced import ShapedForced
 
         check_group("scope", self.group)
         if not self.delimiter or not 0 < self.most <= 1 or self.tries < 1:

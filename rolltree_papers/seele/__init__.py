@@ -18,8 +18,8 @@ from rolltree.credit.registry import load_credit, register, resolve
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
+from rolltree.tree.store.values import storable
 from rolltree.tree.table import Table
-from rolltree.tree.values import storable
 
 # Accuracy as a function of how much of the solution is given: the three-parameter curve SEELE fits per prompt.
 

@@ -12,10 +12,10 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import load_credit, register
 from rolltree.engine.protocol import Engine
-from rolltree.filter.overlong import Shaper
+from rolltree.filter.lengths import Shaper
 from rolltree.filter.parts import Composite
 from rolltree.filter.rewards import RewardPart, Rewards
-from rolltree.generate.demonstrations import Demonstrations
+from rolltree.generate.forced import Demonstrations
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.against import all_pairs
 from rolltree.generate.judge.engine_judges import Likelihood

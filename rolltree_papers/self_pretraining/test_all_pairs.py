@@ -8,8 +8,6 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.against import all_pairs
@@ -18,6 +16,8 @@ from rolltree.generate.judge.protocol import Entry, at_once
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
+from rolltree.testing.forests import flat
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree_papers.self_pretraining import Compared
 
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, Paths
+from rolltree.testing.objective import random_pair
 from rolltree_papers.self_pretraining.objective import PairwiseLoss, pairs
 
 

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
-from rolltree.filter.parts import Composite
+from rolltree.filter.parts import Composite, weighed
 from rolltree.filter.rewards import SLIDES
-from rolltree.filter.weights import weighed
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward
 from rolltree.generate.judge.engine_judges import Likelihood

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
-from rolltree.generate.decide import decide
+from rolltree.generate.choose import decide
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward
-from rolltree.generate.judge.protocol import Judge
-from rolltree.generate.judge.recorded import ReadsJudge
+from rolltree.generate.judge.protocol import Judge, ReadsJudge
 from rolltree.generate.judged import JUDGED, Judged
 from rolltree.generate.turns import proceed, stretch
 from rolltree.objective.registry import load_objective

@@ -8,11 +8,11 @@ from itertools import islice
 
 import pytest
 
-from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.protocol import Item, Reply, Task
+from rolltree.testing.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest
 from rolltree_papers.st_raptor import REFUSED, Retried
 

@@ -8,15 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from rolltree.control.measured import measured
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Plan, Step
-from rolltree.control.pool import Pool, check_pool, highest
+from rolltree.control.pool import Pool, check_pool, highest, measured
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 # Prompts that are solved often, and not always: mean reward times variance under the current policy (STAgent).
 

@@ -16,8 +16,8 @@ from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.task.protocol import Item
 from rolltree.tree import Tree
-from rolltree.tree.atomic import naming
-from rolltree.tree.values import dumps, loads
+from rolltree.tree.store.atomic import naming
+from rolltree.tree.store.values import dumps, loads
 
 # Rollouts that others publish as text, beside one's own (the swarm of SAPO).
 

@@ -11,19 +11,18 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from rolltree.credit.registry import load_credit
-from rolltree.filter.overlong import Overlong, Shaper
-from rolltree.filter.parts import Composite
+from rolltree.filter.lengths import Overlong, Shaper
+from rolltree.filter.parts import Composite, weighed
 from rolltree.filter.rewards import RewardPart, Rewards
-from rolltree.filter.weights import weighed
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, Opinion, Question, hand_of
 from rolltree.generate.judge.routed import Criteria, Routed, field_of
 from rolltree.generate.judged import judged_parts
+from rolltree.knobs.varying import Knob
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, check_group
-from rolltree.varying import Knob
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import SpellTask
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
@@ -22,6 +21,7 @@ from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Split
+from rolltree.testing.tiny import SpellTask
 from rolltree.tree import Forest, Node, Tree
 from rolltree_papers.tablegpt_r1 import Fresh, Sparing, StepsTaken
 from tests.generate.judge.test_texts import PRINTABLE, said

@@ -17,8 +17,7 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.measured import MeasuredJudge, answer_of
-from rolltree.generate.judge.protocol import Entry, Judge
-from rolltree.generate.judge.recorded import Recorded
+from rolltree.generate.judge.protocol import Entry, Judge, Recorded
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.roles import About
 from rolltree.objective.registry import load_objective

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
-from rolltree.generate.decide import decide, grades
+from rolltree.generate.choose import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.protocol import Judge
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search
 from rolltree.generate.search.proposals import ProposalRules, ProposedActions
 from rolltree.generate.search.select import untried
-from rolltree.generate.search.steps import finished
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.steps import finished, judge_of
 from rolltree.generate.signals import features
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 from rolltree.recipe.searching import search_parts

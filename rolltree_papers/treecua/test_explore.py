@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from rolltree.analysis.step_rows import RowRules, dpo_rows
-from rolltree.contract.tiny import CODEC, Walk, tiny_engine
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.runner import grow
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
 from rolltree.generate.search.proposals import ProposalRules
+from rolltree.testing.tiny import CODEC, Walk, tiny_engine
 from rolltree.tree import Forest
 from rolltree_papers.treecua import UNEXPLORED, Exploration, ExploredActions, ExploreRules
 

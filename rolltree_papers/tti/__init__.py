@@ -8,11 +8,11 @@ from typing import ClassVar
 from rolltree.control.horizon import Horizon
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
+from rolltree.knobs.varying import Knob
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 from rolltree.replay.buffer import Recall
-from rolltree.varying import Knob
 
 
 @dataclass(frozen=True, slots=True)

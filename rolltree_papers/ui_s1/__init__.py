@@ -14,12 +14,11 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.normalise import Ddof, centred, scaled
 from rolltree.credit.outcome import node_scores, outcomes
 from rolltree.credit.registry import load_credit, register
-from rolltree.credit.returns import granted
-from rolltree.credit.steps import over_steps, steps
+from rolltree.credit.steps import granted, over_steps, steps
 from rolltree.engine.protocol import Engine
 from rolltree.generate.hand import Hand
-from rolltree.generate.needs import NeedsError
 from rolltree.generate.outside import restore
+from rolltree.generate.strategy import NeedsError
 from rolltree.generate.turns import hands_over, lacks_outcome, turns
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group

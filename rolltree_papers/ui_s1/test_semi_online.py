@@ -8,11 +8,11 @@ from random import Random
 
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import TabularEngine
-from rolltree.generate.needs import NeedsError
 from rolltree.generate.runner import grow
+from rolltree.generate.strategy import NeedsError
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree_papers.ui_s1 import SemiOnlineTurns
 from studies.searches import Copying

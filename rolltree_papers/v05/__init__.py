@@ -7,15 +7,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from rolltree.control.beliefs import Beliefs
+from rolltree.control.history import Beliefs
 from rolltree.control.order import ControlError, Order, Prompt
 from rolltree.control.plan import Plan, Step, one_by_one
 from rolltree.credit import partition
 from rolltree.credit.advantage import Advantage, CreditError
+from rolltree.credit.baselines import whitened
 from rolltree.credit.normalise import spread_of
 from rolltree.credit.outcome import outcomes, root_scores
 from rolltree.credit.registry import load_credit, register
-from rolltree.credit.reinforce_pp import whitened
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from rolltree.control.beliefs import Beliefs
+from rolltree.control.history import Beliefs
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Plan, Step
 from rolltree.control.pool import Pool, check_pool, highest
@@ -15,7 +15,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
-from rolltree.tree.values import storable
+from rolltree.tree.store.values import storable
 
 # Variance-aware dynamic sampling: prompts are chosen by how uncertain their outcome is believed to be (VADE).
 

@@ -10,13 +10,20 @@ from rolltree.credit.registry import load_credit
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.checklist import Checklist
 from rolltree.generate.judge.protocol import Judge
-from rolltree.generate.search.actions import COUNT, ENDED, NAME, kind_of, repeats, way_back
 from rolltree.generate.search.graph import TRIED, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search
-from rolltree.generate.search.proposals import ProposalRules, ProposedActions
+from rolltree.generate.search.proposals import (
+    COUNT,
+    ENDED,
+    NAME,
+    ProposalRules,
+    ProposedActions,
+    kind_of,
+    repeats,
+    way_back,
+)
 from rolltree.generate.search.select import untried
-from rolltree.generate.search.steps import finished
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.search.steps import finished, judge_of
 from rolltree.generate.signals import features
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group
 from rolltree.recipe.searching import search_parts

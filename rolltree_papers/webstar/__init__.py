@@ -13,10 +13,8 @@ from rolltree.control.brief import brief
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.judge.protocol import Judge, entries
-from rolltree.generate.judge.recorded import ReadsJudge
-from rolltree.generate.search.steps import finished
-from rolltree.generate.search.values import judge_of
+from rolltree.generate.judge.protocol import Judge, ReadsJudge, entries
+from rolltree.generate.search.steps import finished, judge_of
 from rolltree.generate.step_labels import step_ends
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.recipe.searching import search_parts

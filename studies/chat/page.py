@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rolltree.lab.stats.interval import t_interval
-from rolltree.lab.trace import write_json
-from rolltree.tree.json_text import read_json
+from rolltree.compare.stats.paired import t_interval
+from rolltree.compare.trace import write_json
+from rolltree.tree.store.values import read_json
 from studies.exact.chart import lines
 
 ENOUGH = 0.3

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rolltree.lab.claim import Measured
 from studies.clock import rollart as agents
 from studies.clock.hardware import Hardware
 from studies.clock.hybrid.flow import Batch, cheapest, mapped, others, seconds
 from studies.clock.serving.elastic import scale
 from studies.clock.serving.pdserve import traffic
 from studies.clock.serving.serve import Disaggregated, serve
+from studies.lab.claim import Measured
 
 
 def pd_serve(seed: int) -> Measured:

@@ -13,11 +13,11 @@ import numpy as np
 from rolltree.credit.advantage import Credit
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
-from rolltree.filter.overlong import Shaper
-from rolltree.lab.claim import Measured
+from rolltree.filter.lengths import Shaper
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Node, Tree
 from rolltree.tree.table import Floats, table
+from studies.lab.claim import Measured
 
 Judge = Callable[[Node, int], None]
 """Writes the scores of a leaf, given its answer."""

@@ -11,8 +11,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.control.batch_size import norm_test
-from rolltree.lab.claim import Measured
+from rolltree.control.allocate import norm_test
+from studies.lab.claim import Measured
 
 Floats = NDArray[np.float64]
 QUESTIONS, ANSWERS, GROUP = 8, 6, 4

@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 
 from rolltree.filter.groups import sift
-from rolltree.lab.claim import Measured
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, table
 from rolltree_papers.brorl import BroRl
 from studies.exact.bandit import softmax
+from studies.lab.claim import Measured
 
 PROMPTS, ANSWERS, RIGHT = 32, 300, 3
 """Prompts of a step, answers there are, and how many of them are right: where more are, every width learns all."""

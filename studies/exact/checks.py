@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.credit.registry import load_credit
-from rolltree.lab.acted import counted
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats
@@ -16,6 +15,7 @@ from studies.exact.measure import gradients, summarise
 from studies.exact.play import grown
 from studies.exact.problem import solve
 from studies.exact.problems import PROBLEMS
+from studies.lab.claim import Measured
 
 TREES = 400
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rolltree.contract.forests import grown
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.backup import backup
 from rolltree.credit.fold import expand, fold, leaf_weights
 from rolltree.credit.registry import load_credit
+from rolltree.testing.forests import grown
 from rolltree.tree.table import Floats, table
 from studies.exact.forest import sample
 from studies.exact.measure import measure_all

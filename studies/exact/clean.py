@@ -9,11 +9,11 @@ import numpy as np
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import live_leaves
-from rolltree.filter.overlong import Shaper
-from rolltree.lab.claim import Measured
+from rolltree.filter.lengths import Shaper
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Node, Tree
 from studies.exact.bandit import train
+from studies.lab.claim import Measured
 
 PROMPTS, ANSWERS, RIGHT, STEPS = 8, 40, 0.4, 100
 SAMPLED, KEPT = 32, 16

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.lab.claim import Measured
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall, ReplayBuffer, RolloutBatch
 from rolltree.tree import Tree
+from studies.lab.claim import Measured
 
 SIDE, WALLS, LONGEST, SHORTEST = 9, 0.2, 30, 10
 BATCH, RATE, BUDGET, HELD_OUT = 64, 4.0, 30_000, 2_000

@@ -8,13 +8,13 @@ import numpy as np
 
 from rolltree.credit.advantage import Advantage, Credit
 from rolltree.credit.registry import load_credit
-from rolltree.filter.overlong import Shaper
+from rolltree.filter.lengths import Shaper
 from rolltree.generate.judge.measured import MeasuredJudge
-from rolltree.lab.claim import Measured
 from rolltree.tree import Node
 from rolltree.tree.table import Floats, Table
 from rolltree_papers.brpo import Versus
 from studies.exact.bandit import train
+from studies.lab.claim import Measured
 
 ANSWERS, LEAK, NOISE, BIAS = 50, 0.5, 0.3, 0.15
 """Answers of a prompt; what a trait that merely impresses adds to a reading; deviation of a reading; what the answer

@@ -16,11 +16,11 @@ from torch import Tensor
 from rolltree.credit.advantage import Credit
 from rolltree.credit.fold import expand, leaf_weights
 from rolltree.credit.registry import load_credit
-from rolltree.lab.claim import Measured
 from rolltree.objective.batch import Batch, Objective, Paths
 from rolltree.objective.registry import load_objective
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, Table, table
+from studies.lab.claim import Measured
 
 WORDS, RANK, BATCH = 24, 8, 64
 """Of the two languages: vocabulary, rank of the shared parameters, and pairs of a step."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 
 from rolltree.credit.fold import fold, leaf_weights
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from studies.lab.claim import Measured
 
 TRIES, STEPS, SESSIONS, RATE, BEGUN = 3, 60, 32, 2.0, -0.5
 """`BEGUN` is the logit of a call that works."""

@@ -9,12 +9,12 @@ import numpy as np
 
 from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, THOUGHT
 from rolltree.credit.advantage import Credit
+from rolltree.filter.lengths import Shaper
 from rolltree.filter.modes import calls
-from rolltree.filter.overlong import Shaper
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from studies.lab.claim import Measured
 
 STEPS, RATE, FORCE, FREELY = 300, 0.5, 4, 8
 KINDS = ((0.9, 0.1), (0.3, 0.8), (0.8, 0.8))

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from rolltree.credit.registry import load_credit
-from rolltree.filter.parts import Composite
+from rolltree.filter.parts import Composite, weighed
 from rolltree.filter.rewards import REBUTTAL, Rewards
-from rolltree.filter.weights import weighed
 from rolltree.generate.judge.backward import alike
-from rolltree.lab.claim import Measured
 from rolltree.tree.table import Floats
 from studies.exact.written import Words, draw, mean_of, shown, train
+from studies.lab.claim import Measured
 
 CONCERNS, THOUGHT, SAID, EXAMPLES = 5, 2, 5, 20
 """Hidden concerns; words of the analysis behind its tag; words of the response; examples a concern the start has."""

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 
 from rolltree.credit.registry import load_credit
-from rolltree.filter.parts import Composite
+from rolltree.filter.parts import Composite, weighed
 from rolltree.filter.rewards import REPLY, Rewards
-from rolltree.filter.weights import weighed
-from rolltree.lab.claim import Measured
 from studies.exact.written import Words, mean_of, shown, train
+from studies.lab.claim import Measured
 
 POSTS, PLACES = 4, 6
 WORDS = (

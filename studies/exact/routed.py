@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree_papers.tablegpt_r1 import StepsTaken
 from studies.exact.written import Words, mean_of, shown, train
+from studies.lab.claim import Measured
 
 EACH, PLACES = 3, 6
 """Prompts of a kind; words of a text, of which the last is the answer."""

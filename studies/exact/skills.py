@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.credit.registry import load_credit
-from rolltree.lab.claim import Measured
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from studies.lab.claim import Measured
 
 SLIP, TOKENS, GROUP, PAIRS, STEPS, RATE = 0.1, 4, 8, 4, 300, 0.2
 WRITE, SAVE, CALL = 0, 1, 2

@@ -9,15 +9,14 @@ from itertools import combinations, pairwise
 
 import numpy as np
 
-from rolltree.filter.overlong import Shaper
-from rolltree.filter.parts import Composite
+from rolltree.filter.lengths import Shaper
+from rolltree.filter.parts import Composite, weighed
 from rolltree.filter.rewards import SLIDES, brief_recovered
-from rolltree.filter.weights import weighed
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats
 from studies.exact.written import Words, draw, mean_of, shown, train
+from studies.lab.claim import Measured
 
 BRIEFS, PLACES, NOISE = 6, 6, 0.1
 """Briefs to write for; words of a deck; deviation of the judges of looks."""

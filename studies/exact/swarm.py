@@ -20,7 +20,6 @@ from rolltree.control.order import Delivery, Order, Written
 from rolltree.control.plan import Control, Uniform
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.filter.groups import Mixed, sift
-from rolltree.lab.claim import Measured
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item
@@ -28,6 +27,7 @@ from rolltree.tree import Tree
 from rolltree.tree.table import Floats, table
 from rolltree_papers.swarm import FOREIGN, SwarmRecipe
 from studies.exact.bandit import softmax
+from studies.lab.claim import Measured
 from studies.prompts.world import PromptWorld, grouped, run
 
 NODES, TASKS, ANSWERS, GROUP, PER_ROUND, ROUNDS, RATE = 4, 8, 40, 8, 8, 60, 4.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from rolltree.generate.independent import Independent
-from rolltree.lab.claim import Measured
 from rolltree_papers.dts import TreeSampling
+from studies.lab.claim import Measured
 from studies.latents.search import SCALE, distance
 
 ROLLOUTS, REPEATS = 64, 4

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.recipe.ttrl import Ttrl
 from rolltree.tree import Tree
 from rolltree.tree.table import table
+from studies.lab.claim import Measured
 
 QUESTIONS, ANSWERS, STEPS, RATE, VOTES = 16, 5, 40, 2.0, Ttrl().votes
 HEAD_START, SPREAD = 1.0, 1.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rolltree.credit.advantage import Credit
-from rolltree.filter.overlong import Shaper
+from rolltree.filter.lengths import Shaper
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, table
 from studies.exact.bandit import softmax

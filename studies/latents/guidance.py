@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.generate.guidance import Guidance, Score
-from rolltree.lab.digits.train import images
 from rolltree.policy.flow.channel import LatentChannel
 from rolltree.policy.flow.sde import sigmas_of
 from rolltree.policy.load import load_model
 from rolltree.task.digits.rewards import probabilities
+from studies.lab.digits.train import images
 from studies.latents.learn import interval
 
 STRENGTHS = (0.0, 0.1, 0.3, 1.0, 3.0)

@@ -18,8 +18,8 @@ import numpy as np
 import tyro
 from scipy import stats
 
-from rolltree.train.config import TrainConfig
-from rolltree.train.start import train
+from rolltree.training.config import TrainConfig
+from rolltree.training.start import train
 from rolltree_papers.branch_grpo import BranchGrpo
 from rolltree_papers.flow_grpo import FlowGrpo
 

@@ -1,6 +1,6 @@
 """Figures of a run on digits for the documentation: `python -m studies.latents.pictures RUN --into docs/img`.
 
-They are what `rolltree.lab.digits.show` has on its page: the curve of held-out outcomes, pictures of the same labels
+They are what `studies.lab.digits.show` has on its page: the curve of held-out outcomes, pictures of the same labels
 and seeds before and after, and a tree of the last saved step.
 """
 
@@ -13,11 +13,11 @@ from typing import Annotated
 import tyro
 
 from rolltree.analysis.images import curve_svg, png, sheet, tree_svg
-from rolltree.lab.digits.show import drawn
 from rolltree.metrics.log import read_metrics
-from rolltree.train.checkpoint import latest
-from rolltree.tree.parquet import parts, read_trees
+from rolltree.training.checkpoint import latest
+from rolltree.tree.store.parquet import parts, read_trees
 from studies.exact.chart import DARK
+from studies.lab.digits.show import drawn
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 import tyro
 
-from rolltree.contract.tiny import SpellTask
 from rolltree.control.ledger import Limits
 from rolltree.engine.latent import LatentEngine
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -31,6 +30,7 @@ from rolltree.generate.strategy import TreeStrategy
 from rolltree.policy.load import load_model
 from rolltree.task.digits.task import Digits
 from rolltree.task.protocol import Item, Verdict
+from rolltree.testing.tiny import SpellTask
 from rolltree.tree import Tree
 from rolltree_papers.dts import CHOSEN, TreeSampling
 from rolltree_papers.ets import StepSearch

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import torch
 
-from rolltree.lab.arms import Arm
-from rolltree.lab.curves import value_at
-from rolltree.lab.progress import metered
-from rolltree.lab.runner import Conditions, Shelf, Spec
-from rolltree.lab.stats.interval import t_interval
-from rolltree.lab.trace import Trace, write_json
-from rolltree.lab.train_runner import TrainRunner
-from rolltree.line_colours import task_colour
-from rolltree.terminal import Terminal
+from rolltree.analysis.line_colours import task_colour
+from rolltree.compare.arms import Arm
+from rolltree.compare.curves import value_at
+from rolltree.compare.progress import metered
+from rolltree.compare.runner import Conditions, Shelf, Spec
+from rolltree.compare.stats.paired import t_interval
+from rolltree.compare.trace import Trace, write_json
+from rolltree.compare.train_runner import TrainRunner
+from rolltree.console import Terminal
 from studies.command import run_study
 from studies.exact.chart import lines
 

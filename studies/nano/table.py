@@ -12,10 +12,10 @@ import torch
 
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Engine
-from rolltree.lab.nano.measure import PolicyMeasure, measure
 from rolltree.policy.nano import FOLDER
 from rolltree.task.registry import list_tasks, load_task
 from studies.command import run_study
+from studies.lab.nano.measure import PolicyMeasure, measure
 
 MARK = "<!-- measured: everything below is written by studies.nano.table -->\n"
 

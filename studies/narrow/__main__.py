@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from rolltree.lab.stats.interval import t_interval
+from rolltree.compare.stats.paired import t_interval
 from studies.command import run_study
 from studies.narrow.cache import BY_CATEGORY, EXACT, Worth, exact_and_young, one_for_all, played, traffic
 from studies.narrow.rewiring import Rewiring, compared

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.errors import RolltreeError
-from rolltree.lab.claim import Measured
+from studies.lab.claim import Measured
 
 Vector = NDArray[np.float64]
 

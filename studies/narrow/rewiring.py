@@ -20,7 +20,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from transformers import OlmoeConfig, OlmoeForCausalLM
 
-from rolltree.lab.claim import Measured
+from studies.lab.claim import Measured
 
 VOCAB, LENGTH = 24, 96
 Model = Any

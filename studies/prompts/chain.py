@@ -14,11 +14,11 @@ import torch
 
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
-from rolltree.lab.claim import Measured
 from rolltree.objective.batch import Batch
-from rolltree.objective.hint import HintMask
+from rolltree.objective.forced import HintMask
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, table
+from studies.lab.claim import Measured
 
 PLACES, DIGITS, PROMPTS = 8, 10, 12
 Share = Callable[[float], float]

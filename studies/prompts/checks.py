@@ -10,11 +10,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from rolltree.control.beliefs import Beliefs
-from rolltree.control.history import History
+from rolltree.control.history import Beliefs, History
 from rolltree.control.plan import Control, Plan, Step, Uniform
-from rolltree.control.shuffled import Shuffled
-from rolltree.lab.claim import Measured
+from rolltree.control.pool import Shuffled
 from rolltree.tree import Tree
 from rolltree_papers.dars import Dars, Schedule
 from rolltree_papers.dart import RESCUE, Dart
@@ -27,6 +25,7 @@ from rolltree_papers.stagent import Stagent
 from rolltree_papers.v05 import V05, shrinkage
 from rolltree_papers.vade import Vade
 from rolltree_papers.xrpo import Xrpo
+from studies.lab.claim import Measured
 from studies.prompts.world import Floats, Log, PromptWorld, grouped, index, mass, mixed, run, sigmoid
 
 

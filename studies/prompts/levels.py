@@ -9,10 +9,10 @@ import numpy as np
 
 from rolltree.control.order import Delivery
 from rolltree.control.plan import Control, Uniform
-from rolltree.lab.claim import Measured
 from rolltree.task.items import ENVIRONMENT
 from rolltree.task.protocol import Item
 from rolltree_papers.scaler import Scaler, ScalerState
+from studies.lab.claim import Measured
 from studies.prompts.world import ANSWER, Floats, PromptWorld, grouped, index, mass, run
 
 KINDS = 8

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from rolltree.control.beliefs import Beliefs
+from rolltree.compare.stats import t_interval
+from rolltree.control.history import Beliefs
 from rolltree.control.plan import Control, Uniform
-from rolltree.control.shuffled import Shuffled
-from rolltree.lab.stats import t_interval
+from rolltree.control.pool import Shuffled
 from rolltree_papers.dars import Dars
 from rolltree_papers.dots import Dots
 from rolltree_papers.gdro import PromptGdro, RolloutGdro

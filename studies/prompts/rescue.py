@@ -9,8 +9,8 @@ import numpy as np
 from rolltree.control.history import History
 from rolltree.control.order import Order
 from rolltree.control.plan import Control, Uniform
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
+from studies.lab.claim import Measured
 from studies.prompts.world import Floats, Log, PromptWorld, grouped, index, run, sigmoid
 
 RESCUES = ("decompose", "reflect")

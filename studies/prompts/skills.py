@@ -14,8 +14,8 @@ import numpy as np
 
 from rolltree.control.order import Delivery, Order
 from rolltree.control.plan import Control, Uniform
-from rolltree.lab.claim import Measured
 from rolltree_papers.arise import FIELDS, Arise, AriseState
+from studies.lab.claim import Measured
 from studies.prompts.world import PromptWorld, grouped, index, run, sigmoid
 
 FAMILIES, PROMPTS, STEPS, LAST = 5, 16, 120, 60

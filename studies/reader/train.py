@@ -22,10 +22,10 @@ import tyro
 from torch.nn.functional import cross_entropy
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from rolltree.lab.nano.corpus import Document
-from rolltree.lab.nano.tokenizer import CharacterCodec, build_tokenizer
-from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches, optimizers
-from rolltree.lab.trace import LabError
+from rolltree.compare.trace import LabError
+from studies.lab.nano.corpus import Document
+from studies.lab.nano.tokenizer import CharacterCodec, build_tokenizer
+from studies.lab.nano.train import IGNORED, PretrainSettings, batches, optimizers
 from studies.reader.language import NOTES, document, drawn, spoiled
 
 READS, JUDGES = 0.9, 0.8

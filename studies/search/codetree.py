@@ -17,9 +17,9 @@ import numpy as np
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
-from rolltree.lab.claim import Measured
 from rolltree_papers.codetree import CodeTree, CodeTreeRules, written
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 PARTS, SEEN, CALLS = 8, 6, 60
 TURN = 3

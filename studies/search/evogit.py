@@ -15,9 +15,9 @@ import numpy as np
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import search
-from rolltree.lab.claim import Measured
 from rolltree_papers.evogit import BETTER, EvoGit, EvoGitRules
 from studies.command import run_study
+from studies.lab.claim import Measured
 from studies.search.nk import Artifact, Editor, Landscape
 
 GENERATIONS = 60

@@ -16,12 +16,12 @@ import numpy as np
 
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import grow
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
 from rolltree_papers.maxs import Foresight, LookAheadSteps
 from studies.command import run_study
+from studies.lab.claim import Measured
 from studies.questions import Questions
 
 LETTERS = Letters("gtabcd!?")

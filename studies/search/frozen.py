@@ -16,17 +16,17 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.compare.arms import Arm
+from rolltree.compare.frozen import BASELINES, MANY, FrozenRunner
+from rolltree.compare.runner import Conditions, Spec
+from rolltree.compare.stats.paired import paired_interval
 from rolltree.errors import unknown
 from rolltree.generate.runner import grow
-from rolltree.lab.arms import Arm
-from rolltree.lab.claim import Measured
-from rolltree.lab.frozen import BASELINES, MANY, FrozenRunner
-from rolltree.lab.runner import Conditions, Spec
-from rolltree.lab.stats.paired import paired_interval
 from rolltree.recipe.registry import counter_of, load_recipe
 from rolltree.task.registry import load_task
 from rolltree.tree import Forest, Tree
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 TOKENS, ITEMS = 250, 48
 Row = Mapping[str, float]

@@ -16,11 +16,11 @@ from typing import Literal
 
 import numpy as np
 
-from rolltree.lab.claim import Measured
 from rolltree.task.nano.grid import Grid
 from rolltree.task.nano.world import MOVES, Walker, distances, parse
 from rolltree.task.protocol import Item
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 Choice = Literal["all", "successful", "graded"]
 WRONG, ROLLOUTS, STEPS = 0.3, 200, 120

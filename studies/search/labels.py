@@ -9,14 +9,14 @@ import numpy as np
 
 from rolltree.analysis.step_head import auc, fitted, hidden_at
 from rolltree.analysis.step_rows import labelled
+from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.generate.runner import grow
 from rolltree.generate.step_labels import StepLabels
-from rolltree.lab.acted import counted
-from rolltree.lab.claim import Measured
 from rolltree.task.registry import load_task
 from rolltree.tree import Node, Tree
 from rolltree.tree.steps import steps_of, value_of
+from studies.lab.claim import Measured
 
 RIDGE = 30.0
 

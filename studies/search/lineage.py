@@ -17,12 +17,11 @@ import numpy as np
 
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment, search
-from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.queues import BestFirst
-from rolltree.generate.search.select import Select, untried
-from rolltree.lab.claim import Measured
+from rolltree.generate.search.select import ComposedMove, Select, only, untried
 from rolltree_papers.intern_atlas import TIME, later, promising, tried
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 Arm = Literal["best first, forward", "best first", "greedy, forward", "breadth first", "random"]
 ARMS: tuple[Arm, ...] = ("best first, forward", "best first", "greedy, forward", "breadth first", "random")

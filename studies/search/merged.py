@@ -17,8 +17,8 @@ import numpy as np
 
 from rolltree.analysis.compress import StepRun, compressed
 from rolltree.analysis.step_head import fitted
-from rolltree.lab.claim import Measured
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 How = Literal["single", "merged", "compressed"]
 ERR, MEND, LENGTH, WAYS = 0.2, 0.3, 5, 5

@@ -18,9 +18,9 @@ import numpy as np
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import search
-from rolltree.lab.claim import Measured
 from rolltree_papers.mcgs import Mcgs, McgsRules
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 Artifact = tuple[int, ...]
 BLOCKS, VARIANTS = 5, 24

@@ -18,9 +18,9 @@ import numpy as np
 from rolltree.generate.random import mix
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import search
-from rolltree.lab.claim import Measured
 from rolltree_papers.i_mcts import Introspective
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 STAGES, CHOICES, EFFECT, RUNS = 3, 5, 0.08, 10
 Choices = tuple[int, ...]

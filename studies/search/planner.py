@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from rolltree.generate.random import mix
-from rolltree.lab.claim import Measured
 from rolltree_papers.tree_planner import END, Action, PlanWalk, plan_trie, walk
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 PROMPT, ACTION, CHOICE, LETTER = 400, 6, 150, 2
 """Tokens of the task's prompt, of an action, of the prompt of a choice beside its options, of an answer to it."""

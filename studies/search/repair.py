@@ -20,13 +20,13 @@ import numpy as np
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.judge.protocol import Opinion, Question
 from rolltree.generate.runner import grow
-from rolltree.lab.claim import Measured
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest, Tree
 from rolltree.tree.steps import solved
 from rolltree_papers.scope import CORRECTOR, Repaired
 from studies.command import run_study
+from studies.lab.claim import Measured
 from studies.questions import Questions
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import numpy as np
 
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
-from rolltree.lab.claim import Measured
 from rolltree_papers.treecua import Exploration, ExploreRules, Order
 from studies.command import run_study
+from studies.lab.claim import Measured
 
 SCREENS, ACTIONS, STEPS = 200, 6, 12
 POPUP = -1

@@ -18,13 +18,13 @@ from typing import Literal
 
 import numpy as np
 
-from rolltree.generate.search.actions import CHECKPOINT, COUNT, DESTRUCTIVE, ENDED, KIND, NAME, way_back
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search
-from rolltree.lab.claim import Measured
+from rolltree.generate.search.proposals import CHECKPOINT, COUNT, DESTRUCTIVE, ENDED, KIND, NAME, way_back
 from rolltree.task.protocol import ActionKind
 from rolltree_papers.weboperator import ActionQueue, OperatorRules
 from studies.command import run_study
+from studies.lab.claim import Measured
 from studies.search.site_world import Live, Site, Thing, site
 
 Arm = Literal["WebOperator", "patient", "best first", "looking first", "greedy"]

@@ -20,19 +20,19 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
+from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.generate.search.backup import Blend
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.lab.acted import counted
-from rolltree.lab.claim import Measured
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Forest
 from rolltree.tree.steps import STEP_VALUE, solved
 from rolltree_papers.meds3 import SlowThinking
 from studies.command import run_study
+from studies.lab.claim import Measured
 from studies.questions import Questions
 
 GOOD, BAD = "abc", "xy"

@@ -15,9 +15,9 @@ import torch
 from torch.distributed.tensor import DTensor
 
 import rolltree
-from rolltree.adapt.data import prompt_dataset
-from rolltree.adapt.trl import TreeRollouts, rolltree_reward
-from rolltree.adapt.trl.whole import whole_model, whole_weights
+from rolltree.integrations.data import prompt_dataset
+from rolltree.integrations.trl import TreeRollouts, rolltree_reward
+from rolltree.integrations.trl.whole import whole_model, whole_weights
 from tests.adapt.small import items_of
 
 STEPS, PROCESSES, GROUP = 3, 2, 4
@@ -66,7 +66,7 @@ class Kept:
 def trainer_of(how: str, folder: Path) -> Any:
     from trl.trainer.grpo_config import GRPOConfig
 
-    from rolltree.adapt.trl import TreeGRPOTrainer
+    from rolltree.integrations.trl import TreeGRPOTrainer
 
     class Watched(TreeGRPOTrainer):
         """Notes how far what the engine said of its tokens is from the trainer's own reading."""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 import rolltree
-from rolltree.adapt.data import distinct_items, prompt_dataset
-from rolltree.adapt.trl import TreeRollouts, rolltree_reward
+from rolltree.integrations.data import distinct_items, prompt_dataset
+from rolltree.integrations.trl import TreeRollouts, rolltree_reward
 from rolltree.task.protocol import Item, Task
 
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
@@ -22,7 +22,7 @@ def items_of(task: Task, count: int = 6) -> list[Item]:
 def trainer_of(recipe: Any, task: Task, out: Any, *, own: bool = True, chat: bool = False, **config: Any) -> Any:
     """A trainer of two prompts a step with four rows each; `own` = with Rolltree's credit."""
     trl = pytest.importorskip("trl", reason="TRL is not installed: pip install 'rolltree[trl]'")
-    from rolltree.adapt.trl import TreeGRPOTrainer
+    from rolltree.integrations.trl import TreeGRPOTrainer
 
     policy, items = rolltree.load("nano"), items_of(task)
     settings = {

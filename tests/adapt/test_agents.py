@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rolltree.adapt.data import distinct_items
 from rolltree.engine.local import LocalEngine
 from rolltree.gateway.agents.task import AgentTask
+from rolltree.generate.aside import ASIDE
 from rolltree.generate.independent import Independent
-from rolltree.generate.join import ASIDE
+from rolltree.integrations.data import distinct_items
 from rolltree.task.nano.calculator import Calculator
 from tests.adapt.small import batch_of, items_of, trainer_of
 from tests.adapt.test_trl import FLAT
@@ -108,7 +108,7 @@ def test_an_agent_speaks_the_trainers_chat_template_by_itself(tmp_path):
 
 def test_the_asynchronous_worker_plays_agents():
     pytest.importorskip("trl.experimental.async_grpo.async_grpo_trainer", reason="this TRL has no asynchronous GRPO")
-    from rolltree.adapt.trl import TreeWorker
+    from rolltree.integrations.trl import TreeWorker
 
     task = played(agents.calculator)
     worker = TreeWorker(Independent(4), task, items_of(task), LocalEngine("nano"), prompts=2)

@@ -8,13 +8,13 @@ from random import Random
 import pytest
 
 import rolltree
-from rolltree.adapt.data import distinct_items, items_of_rows, prompt_rows, read_verl, text_of, write_verl
-from rolltree.adapt.errors import AdaptError
-from rolltree.adapt.finish import finish
-from rolltree.adapt.rewards import RewardTask, trl_reward, verl_reward
-from rolltree.adapt.trl import TreeRollouts
-from rolltree.contract.task import check_items_repeat, check_splits_disjoint, check_task
+from rolltree.integrations.data import distinct_items, items_of_rows, prompt_rows, read_verl, text_of, write_verl
+from rolltree.integrations.errors import AdaptError
+from rolltree.integrations.finish import finish
+from rolltree.integrations.rewards import RewardTask, trl_reward, verl_reward
+from rolltree.integrations.trl import TreeRollouts
 from rolltree.task.items import TaskError
+from rolltree.testing.task import check_items_repeat, check_splits_disjoint, check_task
 from tests.adapt.small import items_of
 
 TASK = rolltree.load_task("arithmetic")
@@ -122,8 +122,8 @@ def test_without_trl_the_adapter_names_the_extra(monkeypatch, module):
     for name in [n for n in sys.modules if n == "trl" or n.startswith("trl.")] or ["trl"]:
         monkeypatch.setitem(sys.modules, name, None)
     for name in (module, "samples"):
-        monkeypatch.delitem(sys.modules, f"rolltree.adapt.trl.{name}", raising=False)
+        monkeypatch.delitem(sys.modules, f"rolltree.integrations.trl.{name}", raising=False)
     with pytest.raises(AdaptError, match=r"rolltree\[trl\]"):
-        importlib.import_module(f"rolltree.adapt.trl.{module}")
+        importlib.import_module(f"rolltree.integrations.trl.{module}")
     # Rollouts, data sets and settings do not need it.
     assert TreeRollouts("treepo", TASK, items_of(TASK, 2)).parts.name == "treepo"

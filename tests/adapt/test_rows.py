@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.adapt.rows import Row, blank, credited, fit
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed
 from rolltree.generate.independent import Independent
+from rolltree.integrations.rows import Row, blank, credited, fit
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Parts
 from rolltree.tree import Tree

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from rolltree.adapt.errors import AdaptError
-from rolltree.adapt.trl import grpo_settings
+from rolltree.integrations.errors import AdaptError
+from rolltree.integrations.trl import grpo_settings
 from rolltree.recipe.registry import load_recipe
 
 

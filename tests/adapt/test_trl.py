@@ -7,15 +7,15 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.adapt.errors import AdaptError
-from rolltree.adapt.trl import TreeRollouts
-from rolltree.contract.faulty import Flaky
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
+from rolltree.integrations.errors import AdaptError
+from rolltree.integrations.trl import TreeRollouts
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
+from rolltree.testing.faulty import Flaky
 from tests.adapt.small import batch_of, items_of, trainer_of
 
 pytest.importorskip("trl", reason="TRL is not installed: pip install 'rolltree[trl]'")
@@ -65,9 +65,9 @@ def test_tokens_of_the_environment_are_masked(tmp_path):
 def test_a_tree_inside_trl_has_the_gradient_of_rolltrees_own_step(tmp_path):
     """One step of TRL's loss on rows against the packed tree: shared prefixes, per-token credit, blank rows."""
     from rolltree.credit.fold import fold, leaf_weights
-    from rolltree.train.backward import StepKnobs
-    from rolltree.train.config import Optim
-    from rolltree.train.step import Learner
+    from rolltree.training.backward import StepKnobs
+    from rolltree.training.config import Optim
+    from rolltree.training.step import Learner
     from rolltree.tree.table import table
 
     task = rolltree.load_task("arithmetic")

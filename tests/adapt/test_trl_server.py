@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.adapt.errors import AdaptError
 from rolltree.engine.local import LocalEngine
+from rolltree.integrations.errors import AdaptError
 from tests.adapt.small import batch_of, trainer_of
 from tests.engine.serving import Server, serving
 

@@ -9,15 +9,15 @@ import pytest
 from accelerate import PartialState
 
 import rolltree
-from rolltree.adapt.errors import AdaptError
-from rolltree.adapt.rows import Row
-from rolltree.contract.faulty import Flaky
-from rolltree.contract.tiny import CODEC
 from rolltree.credit.registry import load_credit
 from rolltree.engine.local import LocalEngine
 from rolltree.generate.independent import Independent
+from rolltree.integrations.errors import AdaptError
+from rolltree.integrations.rows import Row
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Parts
+from rolltree.testing.faulty import Flaky
+from rolltree.testing.tiny import CODEC
 from tests.adapt.small import items_of
 
 asynchronous = pytest.importorskip(
@@ -27,7 +27,7 @@ FLAT = Parts("flat", Independent(4), load_credit("rloo"), load_objective("clippe
 
 
 def worker_of(task, recipe=FLAT, **knobs):
-    from rolltree.adapt.trl import TreeWorker
+    from rolltree.integrations.trl import TreeWorker
 
     return TreeWorker(recipe, task, items_of(task), LocalEngine("nano"), prompts=3, **knobs)
 
@@ -37,7 +37,7 @@ def take(worker, count):
 
 
 def test_a_row_whose_credit_changes_becomes_one_sample_per_value():
-    from rolltree.adapt.trl.samples import samples
+    from rolltree.integrations.trl.samples import samples
 
     row = Row([1, 2], [3, 4, 5, 6], [-0.1, -0.2, 0.0, -0.3], [1, 1, 0, 1], [0.5, -1.0, 0.0, 0.5], 1.0, 3, "item")
     idle = Row([1], [2], [-0.1], [0], [0.0], 1.0, 3, "item")

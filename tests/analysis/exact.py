@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from rolltree.contract.tiny import policy
 from rolltree.engine.tabular import enumerate_paths
 from rolltree.generate.random import mix
+from rolltree.testing.tiny import policy
 from rolltree.tree import Tree
 
 PROMPT = (3, 7)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from rolltree.analysis.compress import StepRun, blocks, compressed
 from rolltree.analysis.step_rows import RowRules, prm_rows
-from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.generate.runner import grow
+from rolltree.testing.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree_papers.hrm import WholeTree
 from studies.search.merged import features, grown

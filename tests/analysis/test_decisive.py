@@ -10,13 +10,13 @@ from scipy import stats
 
 from rolltree.analysis.decisive import decisions, even_weights
 from rolltree.analysis.prefix import AnalysisError, merged
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
-from rolltree.metrics.rate import difference
+from rolltree.metrics.reward import difference
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Tree
-from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import save
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import save
 from rolltree.tree.table import table
 from tests.analysis import exact
 

@@ -13,7 +13,8 @@ from rolltree.analysis.prefix import AnalysisError
 from rolltree.cli import main
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
-from rolltree.tree import Forest, Tree, jsonl
+from rolltree.tree import Forest, Tree
+from rolltree.tree.store import jsonl
 from rolltree.tree.table import table
 from tests.analysis.exact import flat_tree, leaf
 

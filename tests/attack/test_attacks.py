@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from attack.frame import Attack, BrokenPromiseError, Count, attack
-from attack.registry import attacks
+from tests.attack.frame import Attack, BrokenPromiseError, Count, attack
+from tests.attack.registry import attacks
 
 ON_RAY = ("ray", "ray-drivers")
 """Their short form is part of `make test-ray`."""

@@ -6,9 +6,9 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from attack import results
-from attack.frame import Case
-from attack.registry import attacks
+from tests.attack import results
+from tests.attack.frame import Case
+from tests.attack.registry import attacks
 
 
 def test_the_page_has_the_table_of_the_results_and_every_attack_a_row() -> None:

@@ -15,11 +15,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import rolltree.train.checkpoint as checkpoint
-import rolltree.train.loop as loop
+import rolltree.training.checkpoint as checkpoint
+import rolltree.training.loop as loop
 from rolltree.cli import main
 
-PRELOAD = ("rolltree.cli.train", "rolltree.engine.local", "rolltree.tree.parquet", "rolltree.lab.nano", "pandas",
+PRELOAD = ("rolltree.cli.train", "rolltree.engine.local", "rolltree.tree.store.parquet", "studies.lab.nano", "pandas",
            "transformers.models.llama.modeling_llama", "safetensors.torch")  # fmt: skip
 OPTIONS = "--task arithmetic --level 1 --steps 2 --prompts 2 --group 2 --eval-items 2 --eval-every 1 --max-tokens 6"
 OPTIONS += " --checkpoint-every 1 --threads 1 --doctor 0"

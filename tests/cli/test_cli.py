@@ -14,8 +14,8 @@ import torch
 from rolltree import __version__
 from rolltree.cli import VERBS, main, overview
 from rolltree.recipe.registry import knobs_of, list_recipes
-from rolltree.tree.jsonl import read
-from rolltree.tree.parquet import load
+from rolltree.tree.store.jsonl import read
+from rolltree.tree.store.parquet import load
 
 NODES = (
     '{"tree":"t0","id":0,"role":"prompt","actions":[1,2]}\n'

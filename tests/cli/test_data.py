@@ -6,8 +6,8 @@ import shlex
 import pytest
 
 from rolltree.cli import main
+from rolltree.compare.runner import Conditions, files_of
 from rolltree.doctor.run import open_run
-from rolltree.lab.runner import Conditions, files_of
 from rolltree.task.data.flags import DataFlags, folder_name
 from rolltree.task.registry import load_task
 

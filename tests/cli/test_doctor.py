@@ -9,7 +9,7 @@ import pytest
 
 from rolltree.cli import main
 from rolltree.doctor import detectors
-from rolltree.tree import jsonl
+from rolltree.tree.store import jsonl
 from rolltree.view.findings import findings as shown
 from rolltree.view.source import open_sources
 from tests.doctor.planted import group, log, mixed

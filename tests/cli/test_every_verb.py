@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from rolltree.cli import VERBS, demo, main, placed
-from rolltree.train import start
+from rolltree.training import start
 
 CALLS = {
     **{verb: [verb] for verb in VERBS if verb != "serve"},  # it serves until somebody stops it

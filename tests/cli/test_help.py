@@ -14,9 +14,9 @@ from rolltree.cli.helptext import help_of, sections
 from rolltree.control.registry import CONTROLS
 from rolltree.credit.registry import CREDITS
 from rolltree.errors import RolltreeError
-from rolltree.knob_help import COMMON
+from rolltree.knobs.help import COMMON
 from rolltree.recipe.registry import RECIPES
-from rolltree.train.config import TrainConfig
+from rolltree.training.config import TrainConfig
 
 CALLS = [*VERBS, "train dapo", "train treepo --control dars", "rollout himac", "credit grpo", "credit gigpo"]
 HEAVY = ("torch", "transformers", "trl", "plotly", "scipy", "ray")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from rolltree.cli import main
+from rolltree.compare.train_runner import TrainRunner
 from rolltree.engine import choose
-from rolltree.lab.train_runner import TrainRunner
-from rolltree.train import start
-from rolltree.tree.atomic import check_writable
-from rolltree.tree.values import StoreError
+from rolltree.training import start
+from rolltree.tree.store.atomic import check_writable
+from rolltree.tree.store.values import StoreError
 
 NODES = (
     '{"tree":"a","id":0,"role":"prompt","actions":[1,2]}\n'

@@ -5,16 +5,16 @@ from dataclasses import fields
 import pytest
 
 from rolltree.cli import main, rollout, solve
+from rolltree.cli.common import SamplingArguments
 from rolltree.cli.helptext import switched
 from rolltree.cli.rollout import RolloutArguments
-from rolltree.cli.sampling import SamplingArguments
 from rolltree.cli.solve import SolveArguments
 from rolltree.cli.train import TrainArguments
 from rolltree.errors import RolltreeError
 from rolltree.recipe.options import OPTIONS
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.data.flags import DataFlags
-from rolltree.train.config import Optim, TrainConfig
+from rolltree.training.config import Optim, TrainConfig
 
 OWNERS = (RolloutArguments, SamplingArguments, SolveArguments, TrainArguments, DataFlags, TrainConfig, Optim)
 OWN = """

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from rolltree.cli import main
-from rolltree.lab.report import Page, ReportFinding, ReportTable, print_page
-from rolltree.terminal import Terminal
-from rolltree.tree.parquet import save_step
+from rolltree.compare.report import Page, ReportFinding, ReportTable, print_page
+from rolltree.console import Terminal
+from rolltree.tree.store.parquet import save_step
 from tests.doctor.planted import PLANTED, group, log
 from tests.view.test_decisive_page import decided
 

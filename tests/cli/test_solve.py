@@ -27,7 +27,7 @@ def test_answers_are_lines_in_the_items_order_within_the_budget(tmp_path, capsys
     assert told["accuracy"] == pytest.approx(sum(line["score"] for line in lines) / 6)
     assert told["any_right"] >= told["accuracy"]
     assert "accuracy" in capsys.readouterr().out
-    from rolltree.tree.parquet import load
+    from rolltree.tree.store.parquet import load
 
     grown = [tree for part in (tmp_path / "a" / "forests").iterdir() for tree in load(part)]
     assert {tree.item for tree in grown} == {line["id"] for line in lines}

@@ -7,8 +7,8 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from rolltree.contract.tiny import SpellTask
 from rolltree.task.protocol import Item, Verdict
+from rolltree.testing.tiny import SpellTask
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from rolltree.cluster import RemoteTask
-from rolltree.contract.tiny import tiny_engine
 from rolltree.gateway.agents.task import AgentTask
-from rolltree.generate.patience import Patience
+from rolltree.generate.setting import Patience
+from rolltree.testing.tiny import tiny_engine
 from tests.cluster.inprocess import InProcess
 from tests.gateway.test_agents import NATIVE, Forks, grown
 

@@ -14,7 +14,7 @@ pytest.importorskip("ray")
 
 @pytest.mark.parametrize("name", ON_RAY)
 def test_short(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "attack", name, "--short", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "tests.attack", name, "--short", "--out", str(tmp_path)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr[-2000:]
     assert " 0 bad" in ran.stdout

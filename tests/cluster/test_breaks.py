@@ -13,8 +13,8 @@ import pytest
 
 from rolltree.cluster import PoolEngine
 from rolltree.cluster.errors import LostError
-from rolltree.contract.tiny import policy, tiny_engine
 from rolltree.engine.protocol import EngineError, Request, Sampling
+from rolltree.testing.tiny import policy, tiny_engine
 from tests.cluster.inprocess import InProcess, Process
 from tests.cluster.test_faults import LONG, PREFIX
 

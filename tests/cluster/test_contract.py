@@ -3,8 +3,8 @@
 import pytest
 
 from rolltree.cluster import PoolEngine
-from rolltree.contract.engine import ENGINE_CHECKS
-from rolltree.contract.tiny import tiny_engine
+from rolltree.testing.engine import ENGINE_CHECKS
+from rolltree.testing.tiny import tiny_engine
 from tests.cluster.inprocess import InProcess
 from tests.engine import tiny
 

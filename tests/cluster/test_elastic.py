@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from rolltree.cluster import PoolEngine
 from rolltree.cluster.elastic import Elastic, parse_engines
 from rolltree.cluster.errors import ClusterError
-from rolltree.contract.tiny import tiny_engine
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.testing.tiny import tiny_engine
 from tests.cluster.inprocess import InProcess
 from tests.cluster.test_faults import PREFIX, Gate
 

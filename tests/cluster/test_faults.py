@@ -11,7 +11,6 @@ import pytest
 
 from rolltree.cluster import ClusterError, PoolEngine
 from rolltree.cluster.run import PoolRun
-from rolltree.contract.tiny import CODEC, SpellTask, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
@@ -20,6 +19,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.recipe.treepo import SegmentTree
 from rolltree.task.protocol import Task
+from rolltree.testing.tiny import CODEC, SpellTask, Walk, policy, tiny_engine
 from rolltree.tree import Forest
 from tests.cluster.inprocess import InProcess
 from tests.engine import tiny

@@ -17,16 +17,16 @@ import pytest
 from rolltree.cli import main
 from rolltree.cluster import ClusterError, Health, PoolEngine, RemoteTask
 from rolltree.cluster.rays import RayTransport
-from rolltree.contract.engine import ENGINE_CHECKS
-from rolltree.contract.faulty import Wrapped
-from rolltree.contract.tiny import CODEC, SpellTask, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
 from rolltree.generate.independent import Independent
-from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow
+from rolltree.generate.setting import Patience
 from rolltree.task.protocol import Task
+from rolltree.testing.engine import ENGINE_CHECKS
+from rolltree.testing.faulty import Wrapped
+from rolltree.testing.tiny import CODEC, SpellTask, Walk, policy, tiny_engine
 from rolltree.tree import Forest
 from tests.cluster.deadly import Deadly
 from tests.cluster.test_faults import PREFIX, forest_of

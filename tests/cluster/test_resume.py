@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from rolltree.cluster.resume import continuation, ending, straddling
-from rolltree.contract.tiny import CODEC, STOP, tiny_engine
 from rolltree.engine.protocol import Request, Sample, Sampling
+from rolltree.testing.tiny import CODEC, STOP, tiny_engine
 
 PREFIX = np.array([3, 1, 4], np.int32)
 

@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 
 from rolltree.cluster import ClusterError, LostError, RemoteTask
-from rolltree.contract.task import check_functional, check_task
-from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.hints import solver
 from rolltree.generate.independent import Independent
-from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow
+from rolltree.generate.setting import Patience
 from rolltree.task.nano.arithmetic import Arithmetic
 from rolltree.task.protocol import Item, Task, Verdict
+from rolltree.testing.task import check_functional, check_task
+from rolltree.testing.tiny import Walk, tiny_engine
 from rolltree.tree import Forest
 from tests.cluster.inprocess import InProcess
 from tests.cluster.test_faults import forest_of

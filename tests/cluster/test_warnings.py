@@ -15,9 +15,9 @@ from rolltree.cluster.errors import LostError
 from rolltree.cluster.hub import Hub
 from rolltree.cluster.member import Member
 from rolltree.cluster.pool import PoolEngine
-from rolltree.contract.tiny import tiny_engine
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.engine.watch import SILENCE
+from rolltree.engine.run import SILENCE
+from rolltree.testing.tiny import tiny_engine
 from tests.cluster.inprocess import InProcess, Process
 
 LONG = Request(np.array([3, 1, 4], np.int32), Sampling(max_tokens=60, ignore_eos=True, seed=1))

@@ -6,8 +6,8 @@ import functools
 import numpy as np
 import pytest
 
-from rolltree.contract import engine as contract
 from rolltree.engine.protocol import Request
+from rolltree.testing import engine as contract
 from tests.engine import tiny
 
 

@@ -19,7 +19,7 @@ class Silent:
 
 
 def run(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "rolltree.contract.plugin", *options]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "rolltree.testing.plugin", *options]
     env = {"PYTHONPATH": f"{folder}:{REPOSITORY}", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
@@ -42,6 +42,6 @@ def test_a_wrong_name_is_one_sentence(tmp_path):
 
 
 def test_loading_the_plugin_costs_nothing():
-    code = "import sys, rolltree.contract.plugin; print([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
+    code = "import sys, rolltree.testing.plugin; print([m for m in ('torch', 'numpy', 'pyarrow') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

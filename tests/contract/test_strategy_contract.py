@@ -6,10 +6,10 @@ import random
 import numpy as np
 import pytest
 
-from rolltree.contract import check_strategy
-from rolltree.contract import strategy as contract
 from rolltree.generate.independent import Independent
 from rolltree.generate.turns import play
+from rolltree.testing import check_strategy
+from rolltree.testing import strategy as contract
 
 
 class Broken:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rolltree.contract.tiny import CODEC
 from rolltree.control.brief import Brief, BriefError, Slot, brief
+from rolltree.testing.tiny import CODEC
 
 
 def made() -> Brief:

@@ -11,11 +11,11 @@ from rolltree.control.brief import brief
 from rolltree.control.history import History
 from rolltree.control.order import PLAIN, ControlError, Order, Prompt
 from rolltree.control.plan import Control, Step, Uniform
+from rolltree.control.pool import Shuffled
 from rolltree.control.registry import controls, load_control
-from rolltree.control.shuffled import Shuffled
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item
-from rolltree.tree.values import dumps, loads
+from rolltree.tree.store.values import dumps, loads
 from rolltree_papers.seele import Seele
 from rolltree_papers.vade import Vade
 from rolltree_papers.xrpo import Xrpo

@@ -5,12 +5,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rolltree.control.beliefs import Beliefs
 from rolltree.control.brief import brief
-from rolltree.control.history import History, band
+from rolltree.control.history import Beliefs, History, band
 from rolltree.control.order import PLAIN, Delivery, Order, Prompt
 from rolltree.task.protocol import Item
-from rolltree.tree.values import dumps, loads
+from rolltree.tree.store.values import dumps, loads
 from rolltree_papers.dars import top_up
 from rolltree_papers.dots import fit_attention
 from rolltree_papers.gdro import Bins, DualPrice, Exp3P

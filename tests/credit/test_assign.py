@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import episodes, flat
 from rolltree.credit.advantage import CreditError
-from rolltree.credit.assign import assign
+from rolltree.credit.fold import assign
+from rolltree.testing.forests import episodes, flat
 from rolltree.tree.table import table
 
 

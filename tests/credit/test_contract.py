@@ -5,13 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from rolltree.contract.credit import Claims, check_credit
-from rolltree.contract.forests import episodes, plans
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import credits, load_credit
 from rolltree.errors import RolltreeError
+from rolltree.testing.credit import Claims, check_credit
+from rolltree.testing.forests import episodes, plans
 from rolltree.tree import Top, Tree
 from rolltree.tree.table import table
 

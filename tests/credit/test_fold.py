@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.forests import flat, grown
 from rolltree.credit.advantage import Advantage, CreditError
 from rolltree.credit.fold import expand, fold, leaf_weights, write
+from rolltree.testing.forests import flat, grown
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat
 from rolltree.credit import partition
 from rolltree.credit.advantage import CreditError
+from rolltree.credit.baselines import BetaStore
 from rolltree.credit.normalise import centred
 from rolltree.credit.registry import load_credit
-from rolltree.credit.store import BetaStore
+from rolltree.testing.forests import flat
 from rolltree.tree.table import table
 
 

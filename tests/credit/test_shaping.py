@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.forests import episodes, flat
 from rolltree.credit.advantage import CreditError
 from rolltree.credit.entropy_shaping import PART, confidence
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import load_credit
 from rolltree.credit.selection import largest, most_spread, recompose
+from rolltree.testing.forests import episodes, flat
 from rolltree.tree.node import Top
 from rolltree.tree.table import table
 from rolltree_papers.hapo import log_entropy_rank

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import episodes, plans
 from rolltree.credit.advantage import CreditError
 from rolltree.credit.gae import GAE
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import load_credit
-from rolltree.credit.returns import granted, to_go
-from rolltree.credit.steps import steps
+from rolltree.credit.steps import granted, steps, to_go
+from rolltree.testing.forests import episodes, plans
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat
 from rolltree.credit.backup import backup
 from rolltree.credit.registry import load_credit
+from rolltree.testing.forests import flat
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

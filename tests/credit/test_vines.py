@@ -7,12 +7,12 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from rolltree.contract.credit import check_credit
-from rolltree.contract.forests import episodes
 from rolltree.credit.advantage import CreditError
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
 from rolltree.errors import RolltreeError
+from rolltree.testing.credit import check_credit
+from rolltree.testing.forests import episodes
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from rolltree.contract.tiny import tiny_engine
 from rolltree.doctor import examine
 from rolltree.gateway.agents.task import AgentTask
 from rolltree.gateway.ask import Ask
 from rolltree.gateway.template import template_of
 from rolltree.generate.independent import Independent
 from rolltree.policy.codec import HFCodec
+from rolltree.testing.tiny import tiny_engine
 from tests.doctor.planted import forest_run
 from tests.gateway import agents
 from tests.gateway.chats import tokenizer

@@ -13,14 +13,14 @@ from rolltree.cli.serve import ServeArguments
 from rolltree.cli.train import TrainArguments
 from rolltree.doctor import CheckedRun, detectors, examine, findings
 from rolltree.doctor.detector import thresholds
-from rolltree.doctor.fix import Fix
-from rolltree.doctor.page import reference
+from rolltree.doctor.examination import reference
+from rolltree.doctor.finding import Fix
 from rolltree.errors import RolltreeError
 from rolltree.gateway.agents.limits import AgentLimits
 from rolltree.objective.named import CORRECTIONS
 from rolltree.recipe.registry import knobs_of, recipes
 from rolltree.task.data.flags import DataFlags
-from rolltree.train.config import Optim, TrainConfig, known_fields
+from rolltree.training.config import Optim, TrainConfig, known_fields
 from tests.doctor.planted import PLANTED, logged
 
 FROM_FORESTS = {
@@ -189,4 +189,4 @@ def test_a_crash_without_a_place_says_how_the_run_goes_on() -> None:
 
 def test_the_page_of_findings_is_that_of_the_code() -> None:
     page = Path(__file__).parents[2] / "docs" / "doctor.md"
-    assert page.read_text(encoding="utf-8") == reference(), "run python -m rolltree.doctor.page"
+    assert page.read_text(encoding="utf-8") == reference(), "run python -m rolltree.doctor.examination"

@@ -17,10 +17,11 @@ from rolltree.metrics.policy import ess
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
 from rolltree.metrics.usage import idle
-from rolltree.tree import Tree, jsonl
-from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import save, save_step
+from rolltree.tree import Tree
 from rolltree.tree.source import EventColumns
+from rolltree.tree.store import jsonl
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import save, save_step
 from tests.doctor.planted import forest_run, group, held, mixed
 
 FAMILIES = (*GROWN, *TRAINED, *FROM_FORESTS)

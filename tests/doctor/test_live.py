@@ -11,11 +11,11 @@ import torch
 
 import rolltree
 from rolltree.doctor import Monitor, examine, open_run
-from rolltree.doctor.live import read_findings
+from rolltree.doctor.examination import read_findings
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item, Verdict
-from rolltree.train.loop import RunEvent
-from rolltree.tree.parquet import load
+from rolltree.training.loop import RunEvent
+from rolltree.tree.store.parquet import load
 from tests.doctor.planted import PLANTED, log
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 

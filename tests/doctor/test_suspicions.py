@@ -15,7 +15,7 @@ from rolltree.doctor import CheckedRun, examine, open_run
 from rolltree.doctor.finding import Finding
 from rolltree.tree import Tree
 from rolltree.tree.node import Array
-from rolltree.tree.parquet import save
+from rolltree.tree.store.parquet import save
 from tests.doctor.planted import forest_run, group, mixed
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz 0123456789=?"

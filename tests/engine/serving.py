@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from aiohttp import web
 
-from rolltree.contract.engine import truncated
-from rolltree.contract.tiny import tiny_engine
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.testing.engine import truncated
+from rolltree.testing.tiny import tiny_engine
 
 
 @dataclass(frozen=True)

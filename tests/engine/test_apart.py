@@ -11,8 +11,8 @@ import pytest
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.segments import SegmentEngine
 from rolltree.engine.segments.wire import Piece, Reach, SegmentRead, SegmentRequest
-from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
+from studies.lab.nano.tokenizer import build_tokenizer
 
 CODEC = HFCodec(build_tokenizer(64))
 SHARP = Sampling(max_tokens=5, temperature=0.5, seed=1, ignore_eos=True)

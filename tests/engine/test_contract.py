@@ -5,7 +5,7 @@ import functools
 import pytest
 import torch
 
-from rolltree.contract.engine import ENGINE_CHECKS
+from rolltree.testing.engine import ENGINE_CHECKS
 from tests.engine import tiny
 
 ENGINES = {

@@ -14,9 +14,8 @@ import torch
 from rolltree.engine.local import core as core_module
 from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
 from rolltree.engine.protocol import EngineError, Request, Sampling
-from rolltree.engine.run import carried
+from rolltree.engine.run import Watchdog, carried
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.engine.watch import Watchdog
 from rolltree.policy.slab import Slab
 from tests.engine import tiny
 from tests.engine.test_semantics import ask, run

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch.overrides import TorchFunctionMode
 
-from rolltree.engine.local.fetch import fetch, together
+from rolltree.engine.local.choose import fetch, together
 from rolltree.engine.protocol import Request, Sampling
 from tests.engine import tiny
 from tests.engine.test_semantics import run

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from rolltree.engine.local import common_prefixes
-from rolltree.engine.local.levels import levels_of
+from rolltree.engine.local.common_prefixes import levels_of
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.policy import graphs
 from rolltree.policy.graphs import RecordedSteps

@@ -8,8 +8,6 @@ import time
 import numpy as np
 import pytest
 
-from rolltree.contract.engine import check_running
-from rolltree.contract.tiny import CODEC, SpellTask, policy, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.http import connect
 from rolltree.engine.http.client import Client, Wire, _wait_asked
@@ -18,6 +16,8 @@ from rolltree.engine.segments import SegmentPatience
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
+from rolltree.testing.engine import check_running
+from rolltree.testing.tiny import CODEC, SpellTask, policy, tiny_engine
 from tests.engine.serving import ENDLESS, ODD, Fault, serving
 
 PREFIX = np.array([3, 1, 4], np.int32)

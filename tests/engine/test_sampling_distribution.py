@@ -6,9 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.engine import misfit, truncated
-from rolltree.engine.local.sampling import SamplingRows, draw
-from rolltree.engine.local.streams import stream_key, uniforms
+from rolltree.engine.local.sampling import SamplingRows, draw, stream_key, uniforms
+from rolltree.testing.engine import misfit, truncated
 
 
 def keys(n):

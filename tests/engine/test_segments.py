@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.engine import CHECKS, run_check, truncated
-from rolltree.contract.tiny import CODEC, policy
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.segments import BrokenError, Piece, Reach, SegmentEngine, SegmentPatience, SegmentRead
 from rolltree.engine.segments.distribution import distribution_of, neutral
-from rolltree.engine.segments.turnstile import Turnstile
+from rolltree.engine.segments.writer import Turnstile
 from rolltree.engine.tabular import TabularEngine
+from rolltree.testing.engine import CHECKS, run_check, truncated
+from rolltree.testing.tiny import CODEC, policy
 
 PREFIX = np.array([3, 1, 4], np.int32)
 

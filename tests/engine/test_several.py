@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.contract.engine import check_running
-from rolltree.contract.tiny import CODEC, SpellTask
 from rolltree.control.ledger import Budget
 from rolltree.engine.http import connect
 from rolltree.engine.http.client import Wire
@@ -17,6 +15,8 @@ from rolltree.engine.segments import SegmentPatience
 from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
+from rolltree.testing.engine import check_running
+from rolltree.testing.tiny import CODEC, SpellTask
 from tests.engine.serving import serving
 from tests.engine.test_http import PREFIX, QUICK, is_exact, run
 

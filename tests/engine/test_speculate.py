@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.contract.engine import ENGINE_CHECKS
 from rolltree.engine.local import speculate
 from rolltree.engine.local.speculate import Speculation
 from rolltree.engine.local.speculate.drafter import DraftAsk, Drafter
@@ -19,6 +18,7 @@ from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.policy.foreign import ForeignDecoder
 from rolltree.policy.llama import LlamaDecoder
 from rolltree.policy.load import load_model
+from rolltree.testing.engine import ENGINE_CHECKS
 from tests.engine import tiny
 
 engine64 = functools.partial(tiny.engine, dtype=torch.float64)

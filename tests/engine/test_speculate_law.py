@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.contract.engine import misfit, truncated
 from rolltree.engine.local import LocalEngine, engine, speculate
-from rolltree.engine.local.speculate import Speculation, verify
+from rolltree.engine.local.speculate import Speculation
+from rolltree.engine.local.speculate import tree as verify
 from rolltree.engine.local.speculate.shapes import GuessWidths, Spine
 from rolltree.engine.local.speculate.smaller import SmallerPolicy
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.policy.slab import LayerShape
+from rolltree.testing.engine import misfit, truncated
 from tests.engine import tiny
 
 VOCAB, BLOCK, MANY = 4, 3, 300

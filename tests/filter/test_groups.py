@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from rolltree.filter.groups import Mixed, sift
-from rolltree.filter.overlong import Overlong
+from rolltree.filter.lengths import Overlong
 from rolltree.tree import Tree
 
 

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat
 from rolltree.credit.registry import load_credit
 from rolltree.generate.judge.measured import MeasuredJudge, MeasureError
+from rolltree.testing.forests import flat
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from rolltree_papers.brpo import Versus

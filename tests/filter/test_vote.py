@@ -8,15 +8,15 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import SpellTask
 from rolltree.credit.registry import load_credit
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.filter.overlong import Overlong
+from rolltree.filter.lengths import Overlong
 from rolltree.filter.vote import MajorityVote, VoteError
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import tally
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Item, Verdict
+from rolltree.testing.tiny import SpellTask
 from rolltree.tree import Node, Tree
 from rolltree.tree.table import table
 

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from rolltree.contract.tiny import tiny_engine
 from rolltree.gateway.agents.limits import AgentLimits
 from rolltree.gateway.agents.task import AgentTask
 from rolltree.generate.independent import Independent
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
+from rolltree.testing.tiny import tiny_engine
 from tests.gateway import agents
 from tests.gateway.test_agents import NATIVE, grown
 

@@ -115,7 +115,7 @@ def test_of_a_folder_that_holds_what_is_not_its_own_a_program_gets_itself_alone(
 
 
 def test_data_holds_its_file_back_and_a_run_its_folder(tmp_path):
-    from rolltree.train.run import RunFolder
+    from rolltree.training.run import RunFolder
 
     data = tmp_path / "data" / "q.jsonl"
     data.parent.mkdir()

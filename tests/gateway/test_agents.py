@@ -12,15 +12,14 @@ import numpy as np
 import pytest
 
 from rolltree.cli import main
-from rolltree.contract.tiny import tiny_engine
+from rolltree.compare.runner import Conditions, files_of
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.engine.local import LocalEngine
 from rolltree.gateway.agents.task import AgentTask
 from rolltree.generate.independent import Independent
-from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow
+from rolltree.generate.setting import Patience
 from rolltree.generate.turns import play
-from rolltree.lab.runner import Conditions, files_of
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
@@ -28,6 +27,7 @@ from rolltree.task.items import TaskError
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.protocol import Item, Reply, Verdict, spoken_by
 from rolltree.task.registry import load_task
+from rolltree.testing.tiny import tiny_engine
 from rolltree.tree.table import table
 from tests.gateway import agents
 from tests.gateway.chats import tokenizer

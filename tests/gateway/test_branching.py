@@ -7,18 +7,18 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.credit.gigpo import GiGPO
-from rolltree.credit.grpo import GRPO
+from rolltree.credit.group import GRPO
 from rolltree.errors import RolltreeError
 from rolltree.gateway.agents.task import AgentTask
-from rolltree.generate.chosen import PASSED, Chosen
+from rolltree.generate.choose import PASSED, Chosen
 from rolltree.generate.independent import Independent
 from rolltree.generate.scorers import FunctionJudge, LookAhead, Sureness, Verified, scorer_of
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import RECIPES, load_recipe
 from rolltree.task.items import TaskError
+from rolltree.testing.tiny import tiny_engine
 from rolltree.tree.table import table
 from tests.gateway import agents
 from tests.gateway.test_agents import NATIVE, Forks, grown

@@ -5,19 +5,19 @@ import asyncio
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.credit.fold import fold, leaf_weights
-from rolltree.credit.grpo import GRPO
+from rolltree.credit.group import GRPO
 from rolltree.gateway.agents.task import AgentTask
+from rolltree.generate.aside import ASIDE
 from rolltree.generate.independent import Independent
-from rolltree.generate.join import ASIDE
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.protocol import spoken_by
-from rolltree.train.pack import micro_batches
-from rolltree.train.start import train
-from rolltree.tree.parquet import load
+from rolltree.testing.tiny import tiny_engine
+from rolltree.training.pack import micro_batches
+from rolltree.training.start import train
+from rolltree.tree.store.parquet import load
 from rolltree.tree.table import table
 from tests.gateway import agents
 from tests.gateway.policies import letters

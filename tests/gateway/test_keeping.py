@@ -15,10 +15,11 @@ from rolltree.gateway.server import Server, serving
 from rolltree.gateway.tree_folder import FolderError, TreeFolder
 from rolltree.generate.search.bestof import BestOf
 from rolltree.generate.searched import SearchedEngine
-from rolltree.tree import Tree, atomic
-from rolltree.tree.archive import open_forest
+from rolltree.tree import Tree
 from rolltree.tree.forest import assert_conserved
-from rolltree.tree.parquet import load
+from rolltree.tree.store import atomic
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import load
 from rolltree.view.source import open_source
 from tests.engine import tiny
 from tests.gateway.policies import endless, letters

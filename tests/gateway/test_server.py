@@ -13,7 +13,7 @@ from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.gateway.server import serving
 from rolltree.task.protocol import Item
 from rolltree.task.registry import load_task
-from rolltree.tree.parquet import load, save
+from rolltree.tree.store.parquet import load, save
 from tests.gateway.chats import TOOLS
 from tests.gateway.policies import caller, endless, letters
 

@@ -10,14 +10,14 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.demonstrations import Demonstrations
-from rolltree.generate.needs import NeedsError
+from rolltree.generate.forced import Demonstrations
 from rolltree.generate.runner import grow
+from rolltree.generate.strategy import NeedsError
 from rolltree.task.nano.arithmetic import Arithmetic
 from rolltree.task.protocol import Item, Split
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import Walk, tiny_engine
 from studies.searches import Copying
 from tests.train.toy import Early
 

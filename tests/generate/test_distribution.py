@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from rolltree.contract.tiny import SpellTask
 from rolltree.engine.tabular import Letters, TabularEngine, enumerate_paths
 from rolltree.generate.runner import open_hand
 from rolltree.task.protocol import Item
+from rolltree.testing.tiny import SpellTask
 
 ABC = Letters("abc")
 N = 1500

@@ -8,18 +8,18 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from rolltree.contract.faulty import Wrapped
-from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import RESOURCES, Budget, Limits
 from rolltree.engine.protocol import EngineError, Sample
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.answers import ItemError, check_item
 from rolltree.generate.independent import Independent
-from rolltree.generate.needs import NeedsError
-from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow, open_hand
+from rolltree.generate.setting import Patience
+from rolltree.generate.strategy import NeedsError
 from rolltree.generate.turns import play, proceed
 from rolltree.task.protocol import Item
+from rolltree.testing.faulty import Wrapped
+from rolltree.testing.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest
 
 

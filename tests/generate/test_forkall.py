@@ -8,11 +8,11 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import CODEC, STOP, Walk, tiny_engine
 from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.forkall import ForkAll, like_look_ups, like_results, overlap
 from rolltree.generate.runner import grow
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import CODEC, STOP, Walk, tiny_engine
 from rolltree.tree import Forest, Tree
 
 

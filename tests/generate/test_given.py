@@ -7,15 +7,15 @@ import asyncio
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import SpellTask, Walk, policy, tiny_engine
 from rolltree.control.order import ControlError, Delivery, Order, Prompt, Written
 from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.control.schedule import preset
-from rolltree.generate.given import Given
+from rolltree.generate.forced import Given
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.rollout.group_builder import REPLACED
 from rolltree.task.protocol import Item, Task
+from rolltree.testing.tiny import SpellTask, Walk, policy, tiny_engine
 from rolltree.tree import Tree
 from tests.rollout.flying import fly
 

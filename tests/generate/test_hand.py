@@ -7,8 +7,6 @@ import math
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import shape
-from rolltree.contract.tiny import CODEC, STOP, SpellTask, Walk, policy, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import HandError
@@ -16,6 +14,8 @@ from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import entries
 from rolltree.generate.runner import open_hand
 from rolltree.generate.turns import play, turns
+from rolltree.testing.strategy import shape
+from rolltree.testing.tiny import CODEC, STOP, SpellTask, Walk, policy, tiny_engine
 
 
 def by_hand(use, *, task=None, engine=None, **options):

@@ -10,16 +10,15 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
-from rolltree.generate.needs import NeedsError
 from rolltree.generate.plans import PlanExecute
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import TreeStrategy
+from rolltree.generate.strategy import NeedsError, TreeStrategy
 from rolltree.task.nano.spoken import TURN
 from rolltree.task.protocol import Item, Reply, Task
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 from rolltree_papers.hiper import SubgoalTurns, whole_turn

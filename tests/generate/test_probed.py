@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.control.probe import Judgement, Over, State
 from rolltree.generate.independent import Independent
 from rolltree.generate.probed import InFlight, Observed, ProbeError, check_probe
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest
 from rolltree.tree.forest import assert_conserved
 from tests.recipe.small import SMALL

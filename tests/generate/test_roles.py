@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import shape
-from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.control.brief import Brief, Slot, brief
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Engine, EngineError, Scored
@@ -31,9 +29,11 @@ from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.setting import HandError
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turns import play
+from rolltree.metrics.reward import waves as waves_of
 from rolltree.metrics.rollouts import Rollouts
-from rolltree.metrics.waves import waves as waves_of
 from rolltree.task.protocol import Item
+from rolltree.testing.strategy import shape
+from rolltree.testing.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.node import Array

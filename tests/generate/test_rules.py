@@ -11,17 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
-from rolltree.generate.rules import Rule, rule
 from rolltree.generate.runner import grow
 from rolltree.generate.stems import OneAtATime, TwoWaves
-from rolltree.generate.turnforks import TurnForks
+from rolltree.generate.turnforks import Rule, TurnForks, rule
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.shape import sharing
 from rolltree.metrics.step import grown_metrics
 from rolltree.recipe.check import check
 from rolltree.recipe.treepo import SegmentTree
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Node
 from rolltree.tree.table import table
 

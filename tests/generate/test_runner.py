@@ -3,12 +3,11 @@
 import asyncio
 import itertools
 
-from rolltree.contract.strategy import check_strategy, shape
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget, Limits
-from rolltree.generate.garbage import RARELY, SERVING, rare_collections
 from rolltree.generate.independent import Independent
-from rolltree.generate.runner import grow, open_hand
+from rolltree.generate.runner import RARELY, SERVING, grow, open_hand, rare_collections
+from rolltree.testing.strategy import check_strategy, shape
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 
 
 def run(strategy, task=None, n=3, **options):

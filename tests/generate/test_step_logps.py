@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.generate.frontier import GrowthRound
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import Entry
@@ -17,6 +16,7 @@ from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.signals import SignalError, mean_logp
 from rolltree.generate.turns import stretch
 from rolltree.recipe.treepo import SegmentTree, Split
+from rolltree.testing.tiny import Walk, tiny_engine
 from rolltree.tree import Forest, Tree
 from rolltree_papers.maxs import LookAheadSteps
 

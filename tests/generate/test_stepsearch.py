@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.protocol import Entry, Opinion, Question
 from rolltree.generate.runner import grow
 from rolltree.task.protocol import Item, Verdict
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree_papers.ets import Program, StepSearch, clusters, rebase
 

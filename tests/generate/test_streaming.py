@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import open_hand
+from rolltree.testing.tiny import CODEC, SpellTask, tiny_engine
 
 
 def by_hand(use, engine=None, **options):

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from rolltree.contract.strategy import leaves_end_with_reasons, same_seed_same_forest
-from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.ledger import RESOURCES, Budget
 from rolltree.generate.forkall import ForkAll, like_look_ups
-from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow, open_hand
+from rolltree.generate.setting import Patience
 from rolltree.generate.turnforks import TurnForks
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply
+from rolltree.testing.strategy import leaves_end_with_reasons, same_seed_same_forest
+from rolltree.testing.tiny import Walk, tiny_engine
 from rolltree_papers.cleaner import Repairing
 from rolltree_papers.poly_ppo import Vines
 

@@ -9,8 +9,6 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from rolltree.contract.strategy import check_strategy
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Limits
 from rolltree.engine.tabular import Letters, TabularEngine, enumerate_paths
 from rolltree.generate.runner import grow
@@ -20,6 +18,8 @@ from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turnforks import TurnForks
 from rolltree.recipe.treepo import SegmentTree
 from rolltree.task.protocol import Item, Reply
+from rolltree.testing.strategy import check_strategy
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest, Tree
 from rolltree_papers.aepo import Balanced
 

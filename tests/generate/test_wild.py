@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from rolltree.contract.strategy import STRATEGY_CHECKS
 from rolltree.control.brief import brief
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.protocol import entries
 from rolltree.generate.turns import play
+from rolltree.testing.strategy import STRATEGY_CHECKS
 
 LEVERS = (
     "play",

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.lab.runner import Conditions, Spec, Tick
-from rolltree.lab.stats.student import t_quantile
-from rolltree.lab.trace import LabError, Trace
+from rolltree.compare.runner import Conditions, Spec, Tick
+from rolltree.compare.stats.paired import t_quantile
+from rolltree.compare.trace import LabError, Trace
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rolltree.lab.arms import Arm, arms, setting, swept
-from rolltree.lab.trace import LabError
+from rolltree.compare.arms import Arm, arms, setting, swept
+from rolltree.compare.trace import LabError
 
 
 def test_values_have_their_types():

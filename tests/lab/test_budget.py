@@ -10,9 +10,9 @@ from rich.console import Console
 
 import rolltree
 from rolltree.cli import main as cli
+from rolltree.compare.budget import BudgetConfig, main, page
+from rolltree.compare.trace import LabError
 from rolltree.control.registry import load_control
-from rolltree.lab.budget import BudgetConfig, main, page
-from rolltree.lab.trace import LabError
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.registry import load_recipe
 from tests.train.toy import KNOBS, Early, tiny_policy

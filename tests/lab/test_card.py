@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from rolltree.lab.card import CardConfig, as_json, card, main
-from rolltree.lab.card_numbers import numbers
-from rolltree.lab.card_text import markdown
-from rolltree.lab.trace import LabError
-from rolltree.train.start import train
-from rolltree.tree import Tree, jsonl, parquet
+from rolltree.compare.card import CardConfig, as_json, card, main, markdown, numbers
+from rolltree.compare.trace import LabError
+from rolltree.training.start import train
+from rolltree.tree import Tree
+from rolltree.tree.store import jsonl, parquet
 from tests.lab.test_train_runner import Early, model  # noqa: F401
 
 

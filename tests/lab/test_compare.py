@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from rolltree.compare.arms import arms
+from rolltree.compare.compare import CompareConfig, compare, main
+from rolltree.compare.contrast import contrasts, measures
+from rolltree.compare.page import page
+from rolltree.compare.regimes import REGIMES, Calibrated
+from rolltree.compare.runner import Shelf, Spec
+from rolltree.compare.stats import describe
+from rolltree.compare.trace import LabError, Trace
 from rolltree.errors import RolltreeError, UnknownNameError
-from rolltree.lab.arms import arms
-from rolltree.lab.compare import CompareConfig, compare, main
-from rolltree.lab.compare_page import page
-from rolltree.lab.contrast import contrasts, measures
-from rolltree.lab.regimes import REGIMES, Calibrated
-from rolltree.lab.runner import Shelf, Spec
-from rolltree.lab.stats import describe
-from rolltree.lab.trace import LabError, Trace
 from tests.lab.simulated import Simulated, conditions, simulate
 
 
@@ -256,7 +256,7 @@ def test_metrics_missing_in_one_arm_are_left_out_of_charts(tmp_path):
 
 
 def test_a_regime_brings_task_budget_policy_and_calibrated_rate(tmp_path, monkeypatch):
-    monkeypatch.setattr("rolltree.lab.regimes.calibrated", lambda name: Calibrated(3e-4, 2))
+    monkeypatch.setattr("rolltree.compare.regimes.calibrated", lambda name: Calibrated(3e-4, 2))
     seen = []
 
     class Seen(Simulated):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rolltree.lab.curves import FEW, area, band, endpoint, value_at
-from rolltree.lab.trace import LabError, Trace, TraceTally, by_seed, load_trace, save_trace
+from rolltree.compare.curves import FEW, area, band, endpoint, value_at
+from rolltree.compare.trace import LabError, Trace, TraceTally, by_seed, load_trace, save_trace
 
 
 def trace(seed=0, xs=(0, 50, 100), ys=(0.0, 0.2, 0.6), label="a"):

@@ -9,19 +9,19 @@ import pytest
 from rich.console import Console
 
 from rolltree.cli import main as command
+from rolltree.compare.regimes import REGIMES, Calibrated
+from rolltree.compare.stats import paired_interval
+from rolltree.compare.trace import LabError
 from rolltree.errors import RolltreeError
-from rolltree.lab import claim as claim_module
-from rolltree.lab.claim import Claim, Measured, claim_of, claims
-from rolltree.lab.entry import SeedResult, load_entries, load_entry, save_entry
-from rolltree.lab.entry_family import confirmed, handed_on, together
-from rolltree.lab.evidence import FRESH, accept, confirm, following, forged, measure, problems, verify
-from rolltree.lab.evidence_command import EvidenceConfig, main
-from rolltree.lab.evidence_pages import found, fresh_seeds, overview
-from rolltree.lab.regimes import REGIMES, Calibrated
-from rolltree.lab.stats import paired_interval
-from rolltree.lab.trace import LabError
 from rolltree.recipe.recipe import Evidence
 from rolltree.recipe.registry import load_recipe, recipes
+from studies.lab import claim as claim_module
+from studies.lab.claim import Claim, Measured, claim_of, claims
+from studies.lab.entry import SeedResult, load_entries, load_entry, save_entry
+from studies.lab.entry_family import confirmed, handed_on, together
+from studies.lab.evidence import FRESH, accept, confirm, following, forged, measure, problems, verify
+from studies.lab.evidence_command import EvidenceConfig, main
+from studies.lab.evidence_pages import found, fresh_seeds, overview
 from tests.lab.simulated import Simulated
 
 HERE = "tests.lab.test_evidence"
@@ -166,7 +166,7 @@ def test_a_damaged_file_is_named(tmp_path):
 
 def test_the_command(tmp_path, monkeypatch, capsys):
     claim = training()
-    monkeypatch.setattr("rolltree.lab.evidence_command.claim_of", lambda name: claim)
+    monkeypatch.setattr("studies.lab.evidence_command.claim_of", lambda name: claim)
     runner, base = Simulated({"grpo": 0.1, "rloo": 0.25}), EvidenceConfig(
         ("rloo",), folder=tmp_path / "evidence", cache=tmp_path / "cache"
     )  # fmt: skip
@@ -195,7 +195,7 @@ def test_what_was_tried_and_dropped_is_kept_and_counted(tmp_path, monkeypatch):
     )  # fmt: skip
     stored = []
     for asked in (training(), training(), training(task="chained"), training(seeds=5)):
-        monkeypatch.setattr("rolltree.lab.evidence_command.claim_of", lambda name, asked=asked: asked)
+        monkeypatch.setattr("studies.lab.evidence_command.claim_of", lambda name, asked=asked: asked)
         assert main(base, runner, quiet()) == 0
         stored.append(load_entry("rloo", base.folder))
     assert [len(e.earlier) for e in stored] == [0, 0, 1, 2], "the very same answer twice is one"
@@ -215,7 +215,7 @@ def test_what_was_tried_and_dropped_is_kept_and_counted(tmp_path, monkeypatch):
 def in_a_regime(monkeypatch):
     """A claim in the regime `fresh`, with a rate of its own."""
     rate = {"fresh": Calibrated(3e-4, 2)}
-    monkeypatch.setattr("rolltree.lab.regimes.calibrated", lambda name: rate[name])
+    monkeypatch.setattr("rolltree.compare.regimes.calibrated", lambda name: rate[name])
     return rate, made_of(task="regime:fresh", seeds=4)
 
 
@@ -299,7 +299,7 @@ def test_only_what_holds_and_stands_waits_for_a_confirmation(tmp_path):
 
 def test_the_command_confirms_what_waits_once(tmp_path, monkeypatch, capsys):
     claim, runner = training(), Simulated({"grpo": 0.1, "rloo": 0.25})
-    monkeypatch.setattr("rolltree.lab.evidence_command.claims", lambda: [claim])
+    monkeypatch.setattr("studies.lab.evidence_command.claims", lambda: [claim])
     base = EvidenceConfig(all=True, folder=tmp_path / "evidence", cache=tmp_path / "cache")
     listed = replace(base, all=False, list=True, json=True)
     main(base, runner, quiet())
@@ -315,8 +315,8 @@ def test_the_command_confirms_what_waits_once(tmp_path, monkeypatch, capsys):
 
 def test_of_all_claims_those_are_left_out_whose_regime_waits_for_its_calibration(tmp_path, monkeypatch):
     asked = [made_of(task="regime:sql", seeds=2), training()]
-    monkeypatch.setattr("rolltree.lab.evidence_command.claims", lambda: asked)
-    monkeypatch.setattr("rolltree.lab.claim.is_calibrated", lambda name: False)
+    monkeypatch.setattr("studies.lab.evidence_command.claims", lambda: asked)
+    monkeypatch.setattr("studies.lab.claim.is_calibrated", lambda name: False)
     base, told = EvidenceConfig(all=True, folder=tmp_path / "evidence", cache=tmp_path / "cache"), quiet()
     assert main(base, Simulated({"grpo": 0.1, "rloo": 0.25}), told) == 1
     assert "`python -m studies.calibrate sql`" in told.file.getvalue()  # type: ignore[attr-defined]
@@ -325,7 +325,7 @@ def test_of_all_claims_those_are_left_out_whose_regime_waits_for_its_calibration
 
 def test_a_confirmation_that_is_lost_is_stored_and_told(tmp_path, monkeypatch):
     claim, runner = training(), Simulated({"grpo": 0.1, "rloo": 0.25})
-    monkeypatch.setattr("rolltree.lab.evidence_command.claims", lambda: [claim])
+    monkeypatch.setattr("studies.lab.evidence_command.claims", lambda: [claim])
     base = EvidenceConfig(all=True, folder=tmp_path / "evidence", cache=tmp_path / "cache")
     main(base, runner, quiet())
     runner.gains = {"grpo": 0.1, "rloo": 0.1}
@@ -335,7 +335,7 @@ def test_a_confirmation_that_is_lost_is_stored_and_told(tmp_path, monkeypatch):
 
 
 def test_an_agent_plays_the_tasks_of_claims_in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.setattr("rolltree.lab.evidence_command.claim_of", lambda name: training())
+    monkeypatch.setattr("studies.lab.evidence_command.claim_of", lambda name: training())
     heard = []
 
     class Heard(Simulated):

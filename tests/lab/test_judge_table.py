@@ -14,15 +14,14 @@ import numpy as np
 import pytest
 
 from rolltree.cli import main
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
+from rolltree.compare.judges import PLANTED, JudgeFormats, JudgeTable, judge_table
+from rolltree.compare.trace import LabError
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.protocol import Opinion, Question
-from rolltree.lab.judge_formats import JudgeFormats
-from rolltree.lab.judge_table import PLANTED, JudgeTable, judge_table
-from rolltree.lab.trace import LabError
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 
 CHARACTERS = "".join(chr(i) for i in range(32, 127)) + "\n"
 

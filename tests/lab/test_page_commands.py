@@ -11,13 +11,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from rolltree.cli import main
 from rolltree.engine.local import LocalEngine
 from rolltree.errors import RolltreeError
-from rolltree.lab.recipe_pages import DOCS
 from rolltree.recipe.check import check, check_rewards
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
-from rolltree.train import run
+from rolltree.training import run
+from studies.lab.recipe_pages import DOCS
 from tests.task.data.toy import sums, tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -2,13 +2,13 @@
 
 import pytest
 
+from rolltree.compare.arms import arms
+from rolltree.compare.compare import with_flat
+from rolltree.compare.contrast import Measure, contrasts
+from rolltree.compare.parts_apart import apart, said, shapes_trees
+from rolltree.compare.runner import Spec
+from rolltree.compare.train_runner import TrainRunner
 from rolltree.generate.independent import Independent
-from rolltree.lab.arms import arms
-from rolltree.lab.compare import with_flat
-from rolltree.lab.contrast import Measure, contrasts
-from rolltree.lab.parts_apart import apart, said, shapes_trees
-from rolltree.lab.runner import Spec
-from rolltree.lab.train_runner import TrainRunner
 from rolltree.recipe.recipe import RecipeError
 from rolltree.recipe.registry import load_recipe
 from tests.lab.simulated import Simulated, conditions

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from rolltree.engine.local import LocalEngine
-from rolltree.lab.entry import load_entries
-from rolltree.lab.evidence_pages import overview
-from rolltree.lab.recipe_pages import DOCS, TABLE, example_task, index, page, write
 from rolltree.recipe.check import check
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.registry import load_task
+from studies.lab.entry import load_entries
+from studies.lab.evidence_pages import overview
+from studies.lab.recipe_pages import DOCS, TABLE, example_task, index, page, write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -42,7 +42,7 @@ def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
 def test_the_committed_pages_are_what_the_cards_say(name: str) -> None:
     evidence = ROOT / "evidence"
     expected = index(evidence) if name == "index" else page(name, evidence)
-    assert (ROOT / DOCS / f"{name}.md").read_text() == expected, "run python -m rolltree.lab.recipe_pages"
+    assert (ROOT / DOCS / f"{name}.md").read_text() == expected, "run python -m studies.lab.recipe_pages"
 
 
 def test_every_page_of_the_documentation_is_in_its_navigation() -> None:
@@ -60,5 +60,5 @@ def test_every_recipe_accepts_the_task_of_its_example(nano: LocalEngine) -> None
 
 def test_the_committed_table_is_what_was_found() -> None:
     assert (ROOT / TABLE).read_text() == overview(load_entries(ROOT / "evidence")), (
-        "run python -m rolltree.lab.recipe_pages"
+        "run python -m studies.lab.recipe_pages"
     )

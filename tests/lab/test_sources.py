@@ -8,13 +8,13 @@ from textwrap import dedent
 
 import pytest
 
-from rolltree.lab import sources
-from rolltree.lab.arms import Arm
-from rolltree.lab.definitions import Definition
-from rolltree.lab.runner import Spec
-from rolltree.lab.sources import changed, combined, fingerprint, reached, recipe_sources, roots
-from rolltree.lab.trace import LabError
-from rolltree.lab.train_runner import TrainRunner
+from rolltree.compare import sources
+from rolltree.compare.arms import Arm
+from rolltree.compare.definitions import Definition
+from rolltree.compare.runner import Spec
+from rolltree.compare.sources import changed, combined, fingerprint, reached, recipe_sources, roots
+from rolltree.compare.trace import LabError
+from rolltree.compare.train_runner import TrainRunner
 from rolltree.recipe.registry import load_recipe
 from rolltree.registry import FOREIGN
 from tests.lab.simulated import conditions
@@ -234,8 +234,8 @@ def test_differences_are_named():
 
 def test_what_all_share_is_found_where_it_is_and_missed_where_it_is_not():
     assert Definition("rolltree.generate.hand", "Hand") in sources.machinery()
-    with pytest.raises(LabError, match=r"rolltree.lab.claim defines no Gone; name in rolltree.lab.sources"):
-        sources._there("rolltree.lab.claim", ["Gone", "Measured"])
+    with pytest.raises(LabError, match=r"studies.lab.claim defines no Gone; name in rolltree.compare.sources"):
+        sources._there("studies.lab.claim", ["Gone", "Measured"])
 
 
 def test_a_check_counts_its_own_and_not_the_tools_it_is_run_with():

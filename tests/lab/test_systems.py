@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from rolltree.lab.claim import claim_of, claims
-from rolltree.lab.systems import SYSTEMS
 from rolltree.recipe.registry import recipes
+from studies.lab.claim import claim_of, claims
+from studies.lab.systems import SYSTEMS
 
 DOCS = Path(__file__).parents[2] / "docs" / "measured"
 

@@ -11,21 +11,21 @@ import torch
 from rich.console import Console
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from rolltree.compare.arms import Arm, arms
+from rolltree.compare.compare import compare
+from rolltree.compare.names import COSTS
+from rolltree.compare.runner import Conditions, Shelf, Spec
+from rolltree.compare.sources import roots
+from rolltree.compare.trace import LabError
+from rolltree.compare.train_runner import TrainRunner, read_run, settings
 from rolltree.errors import RolltreeError
-from rolltree.lab.arms import Arm, arms
-from rolltree.lab.compare import compare
-from rolltree.lab.names import COSTS
-from rolltree.lab.nano.tokenizer import build_tokenizer
-from rolltree.lab.runner import Conditions, Shelf, Spec
-from rolltree.lab.sources import roots
-from rolltree.lab.trace import LabError
-from rolltree.lab.train_runner import TrainRunner, read_run, settings
 from rolltree.metrics.log import read_metrics
 from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model
 from rolltree.recipe.recipe import Counter
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Reply, Split, Verdict
+from studies.lab.nano.tokenizer import build_tokenizer
 
 SMALL = (("train.checkpoint_every", 0), ("train.forests_every", 0), ("train.max_tokens", 6), ("train.prompts", 2))
 STEP = 2 * 8 * 6
@@ -205,7 +205,7 @@ def test_the_first_and_the_last_evaluation_may_ask_more_items(tmp_path, model):
 def test_a_step_that_does_not_measure_the_counter_stands_at_its_rest(tmp_path, monkeypatch):
     line = {"kind": "train", "budget/decoded_total": 5.0, "time/total": 1.0, "optim/step_factor": 0.4}
     lines = [line, {k: v for k, v in line.items() if k != "optim/step_factor"}]
-    monkeypatch.setattr("rolltree.lab.train_runner.read_metrics", lambda path: lines)
-    monkeypatch.setattr("rolltree.lab.train_runner.noted", lambda path: (None, None))
+    monkeypatch.setattr("rolltree.compare.train_runner.read_metrics", lambda path: lines)
+    monkeypatch.setattr("rolltree.compare.train_runner.noted", lambda path: (None, None))
     read = read_run(tmp_path, tmp_path, "vcpo", 0, 4, Counter("optim/step_factor", rest=1.0))
     assert [row["optim/step_factor"] for row in read.rows] == [0.4, 1.0]

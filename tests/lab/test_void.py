@@ -4,16 +4,16 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from rolltree.lab.claim import EVIDENCE, Claim, claims
-from rolltree.lab.entry import SeedResult, load_entries, save_entry
-from rolltree.lab.entry_family import counted, together
-from rolltree.lab.evidence import judged, measure, rejudged
-from rolltree.lab.evidence_command import EvidenceConfig, main
-from rolltree.lab.trace import Trace
-from rolltree.lab.void import acted, reasons
+from rolltree.compare.trace import Trace
+from rolltree.compare.void import acted, reasons
 from rolltree.metrics.registry import metric_of
 from rolltree.recipe.recipe import Counter, Evidence
 from rolltree.recipe.registry import list_recipes, load_recipe
+from studies.lab.claim import EVIDENCE, Claim, claims
+from studies.lab.entry import SeedResult, load_entries, save_entry
+from studies.lab.entry_family import counted, together
+from studies.lab.evidence import judged, measure, rejudged
+from studies.lab.evidence_command import EvidenceConfig, main
 from tests.lab.simulated import Simulated
 from tests.lab.test_evidence import quiet, training
 

@@ -6,10 +6,10 @@ import json
 import pytest
 from rich.console import Console
 
-from rolltree.lab.progress import metered
-from rolltree.lab.trace import TraceTally
-from rolltree.lab.watch import RunWatch, noted, tallies
-from rolltree.train.loop import RunEvent
+from rolltree.compare.progress import metered
+from rolltree.compare.trace import TraceTally
+from rolltree.compare.watch import RunWatch, noted, tallies
+from rolltree.training.loop import RunEvent
 from rolltree.tree import Tree
 
 

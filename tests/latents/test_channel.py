@@ -24,7 +24,7 @@ from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item
 from rolltree.tree import Tree
 from rolltree.tree.node import TreeError, join_actions
-from rolltree.tree.parquet import load, save
+from rolltree.tree.store.parquet import load, save
 from rolltree.tree.table import table
 from tests.latents.tiny import grown, items, tiny_engine
 

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.adapt.diffusers import DiffusersError, from_diffusers
-from rolltree.contract.latents import LATENT_CHECKS
 from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.integrations.diffusers import DiffusersError, from_diffusers
 from rolltree.task.digits.task import Digits
-from rolltree.train.config import TrainConfig
-from rolltree.train.start import train
+from rolltree.testing.latents import LATENT_CHECKS
+from rolltree.training.config import TrainConfig
+from rolltree.training.start import train
 from rolltree_papers.branch_grpo import BranchGrpo
 
 diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed (extra diffusers)")

@@ -11,7 +11,7 @@ import numpy as np
 from rolltree.analysis.images import curve_svg, frames, picture, png, sheet, strip_svg, tree_svg
 from rolltree.generate.branches import Branches
 from rolltree.tree import Tree
-from rolltree.tree.parquet import save
+from rolltree.tree.store.parquet import save
 from rolltree.view.model import excerpts
 from rolltree.view.outline import outline
 from rolltree.view.source import open_source

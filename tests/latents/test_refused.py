@@ -15,7 +15,7 @@ from rolltree.engine.protocol import EngineError
 from rolltree.gateway.gateway import Gateway
 from rolltree.generate.branches import Branches
 from rolltree.policy.errors import ModelError
-from rolltree.tree.parquet import save
+from rolltree.tree.store.parquet import save
 from tests.latents.tiny import grown, tiny_engine, tiny_loaded
 
 TRAIN = ["train", "branch_grpo", "--task", "digits", "--steps", "1", "--prompts", "2", "--eval-every", "0"]

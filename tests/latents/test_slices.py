@@ -20,16 +20,15 @@ from rolltree.generate.runner import grow as grow_trees
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.errors import ModelError
-from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
-from rolltree.policy.precision import matrices, rounded_copy, rounded_state
+from rolltree.policy.precision import integers, matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
 from rolltree.recipe.recipe import Peer, RecipeError
 from rolltree.task.digits.task import Digits
-from rolltree.train.config import TrainConfig, TrainError
-from rolltree.train.grow import grow
-from rolltree.train.peers import PeerPolicy
-from rolltree.train.start import train
+from rolltree.training.config import TrainConfig, TrainError
+from rolltree.training.grow import grow
+from rolltree.training.peers import PeerPolicy
+from rolltree.training.start import train
 from rolltree.tree import Forest
 from rolltree_papers.flow_grpo import FlowGrpo
 from rolltree_papers.sol_rl import PROXY, ProxyRanking, SolRl
@@ -147,7 +146,7 @@ def test_the_coarse_copy_follows_the_trained_model_and_is_never_trained(tmp_path
             seen.append((version, {name: value.clone() for name, value in held.items()}))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rolltree.train.start.PeerPolicy", Watched)
+        patch.setattr("rolltree.training.start.PeerPolicy", Watched)
         config = TrainConfig(steps=2, prompts=2, eval_every=0, forests_every=0)
         result = train(SolRl(explore=6, keep=4), tiny_loaded(), "digits", out=tmp_path / "a", quiet=True, config=config)
     told = result.last("train")

@@ -13,8 +13,8 @@ import torch
 
 from rolltree.policy.flow.net import FlowNet, load_flow
 from rolltree.recipe.recipe import RecipeError
-from rolltree.train.config import LoraKnobs, TrainConfig, TrainError
-from rolltree.train.start import train
+from rolltree.training.config import LoraKnobs, TrainConfig, TrainError
+from rolltree.training.start import train
 from rolltree_papers.branch_grpo import BranchGrpo
 from rolltree_papers.dynamic_treerpo import DynamicTreeRpo
 from rolltree_papers.flow_grpo import FlowGrpo
@@ -107,7 +107,9 @@ def test_recipes_of_text_and_of_images_stand_on_the_same_files() -> None:
     images, text = imports("rolltree_papers.branch_grpo"), imports("rolltree.recipe.treepo")
     own = {"rolltree.generate.branches"}
     assert images - text == own
-    both = images | imports("rolltree_papers.dts") | imports("rolltree.credit.depth") | imports("rolltree.train.step")
+    both = (
+        images | imports("rolltree_papers.dts") | imports("rolltree.credit.depth") | imports("rolltree.training.step")
+    )
     # None of them knows of latents: what does is the policy, its engine, and what reads a denoiser's guesses.
     for name in both:
         told = (ROOT.parent / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8")

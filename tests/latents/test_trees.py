@@ -11,10 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.credit.advantage import Credit
-from rolltree.credit.branch_pruning import BestLeaf, PrunedBranches
-from rolltree.credit.depth import likely
+from rolltree.credit.depth import BestLeaf, PrunedBranches, likely
 from rolltree.credit.fold import Folded, fold, leaf_weights
 from rolltree.credit.registry import load_credit
 from rolltree.engine.latent import LatentEngine
@@ -25,6 +23,7 @@ from rolltree.generate.expected import Expected
 from rolltree.generate.runner import grow
 from rolltree.policy.load import load_model
 from rolltree.task.protocol import Item, Verdict
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import Table, table
 from rolltree_papers.dts import CHOSEN, TreeSampling, log_mean_exp

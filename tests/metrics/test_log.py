@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.compare.card import card
 from rolltree.doctor.run import DoctorError, open_run
-from rolltree.lab.card import card
 from rolltree.metrics.log import MetricsError, MetricsLog, read_metrics
 from rolltree.view.runs import lines_of
 from rolltree.view.source import open_sources

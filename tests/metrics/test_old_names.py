@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.compare.budget import page
+from rolltree.compare.trace import load_trace
 from rolltree.doctor import examine
-from rolltree.doctor.live import read_findings
-from rolltree.lab.budget import page
-from rolltree.lab.entry import load_entries
-from rolltree.lab.trace import load_trace
+from rolltree.doctor.examination import read_findings
 from rolltree.metrics import old_names
 from rolltree.metrics.log import read_metrics
 from rolltree.metrics.registry import find
+from studies.lab.entry import load_entries
 
 STORED = Path(__file__).parent / "run-0.1.jsonl"
 """Lines that 0.1 wrote: treepo with peers' and schedules' numbers put in, and evaluations."""

@@ -14,21 +14,20 @@ import torch
 
 import rolltree
 from rolltree.cluster import Health
+from rolltree.compare.names import COMPARED, PER_LEAF, is_share, less_is_better, row_name
 from rolltree.control.ledger import Budget
 from rolltree.errors import RolltreeError
 from rolltree.filter.vote import MajorityVote
-from rolltree.lab.names import COMPARED, PER_LEAF, is_share, less_is_better, row_name
 from rolltree.metrics.metric import GROUPS
-from rolltree.metrics.page import reference
-from rolltree.metrics.registry import METRICS, find, metric_of, value_in, without_zeros
+from rolltree.metrics.registry import METRICS, find, metric_of, reference, value_in, without_zeros
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.underway import Underway
-from rolltree.train import loop
-from rolltree.train.evaluate import summary
-from rolltree.train.loop import RunTotals
+from rolltree.training import loop
+from rolltree.training.evaluate import summary
+from rolltree.training.loop import RunTotals
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import table
 from tests.doctor.planted import group
@@ -150,4 +149,4 @@ def test_comparisons_know_which_way_is_better() -> None:
 
 def test_the_page_of_metrics_is_that_of_the_registry() -> None:
     page = Path(__file__).parents[2] / "docs" / "metrics.md"
-    assert page.read_text(encoding="utf-8") == reference(), "run python -m rolltree.metrics.page"
+    assert page.read_text(encoding="utf-8") == reference(), "run python -m rolltree.metrics.registry"

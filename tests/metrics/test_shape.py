@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.shape import copies, sharing, trees
 from rolltree.tree import Tree
-from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import save
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import save
 from rolltree.tree.table import table
 from rolltree.view.outline import outline
 

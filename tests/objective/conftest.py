@@ -1,4 +1,4 @@
-"""Hypothesis settings; random trees come from `rolltree.contract.objective`."""
+"""Hypothesis settings; random trees come from `rolltree.testing.objective`."""
 
 from hypothesis import settings
 

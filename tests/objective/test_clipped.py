@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.objective import random_pair
 from rolltree.errors import RolltreeError
 from rolltree.objective.batch import Batch, ObjectiveError
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.registry import load_objective
+from rolltree.testing.objective import random_pair
 
 
 def one_action(ratio: float, advantages: list[float]) -> Batch:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import pytest
 import torch
 
-from rolltree.contract.objective import CHECKS, check_objective, random_pair
 from rolltree.objective.batch import Batch
 from rolltree.objective.gradient import Reinforce
 from rolltree.objective.named import CORRECTIONS
 from rolltree.objective.registry import OBJECTIVES, load_objective
+from rolltree.testing.objective import CHECKS, check_objective, random_pair
 
 VARIANTS = {
     **{name: load_objective(name) for name in OBJECTIVES.names()},

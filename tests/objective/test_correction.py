@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, Paths
 from rolltree.objective.correction import ImportanceWeight, Reject, SecondMoment
 from rolltree.objective.gradient import Reinforce
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.registry import load_recipe
+from rolltree.testing.objective import random_pair
 
 
 def two_paths() -> Batch:

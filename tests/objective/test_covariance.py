@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, Paths, fit
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.covariance import ClipCov, KlCov
+from rolltree.testing.objective import random_pair
 
 
 def line(logp: list[float], advantage: list[float], old: list[float] | None = None) -> Batch:

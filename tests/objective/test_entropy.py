@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, fit
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.entropy import Aepo, EntropyScale, Hapo, entropy_scale
+from rolltree.testing.objective import random_pair
 
 
 def action(ratio: float, a: float, entropy: float = 1.0) -> Batch:

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import Batch, ObjectiveError, Paths, step_wide
+from rolltree.objective.clipped import Sapo
 from rolltree.objective.gradient import Cispo, Gpg, Reinforce
 from rolltree.objective.hooks import skips_idle
 from rolltree.objective.registry import load_objective
-from rolltree.objective.soft import Sapo
+from rolltree.testing.objective import random_pair
 
 
 def action(ratio: float, gain: float, loss: float) -> Batch:

@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import gradients, random_pair
+from rolltree.testing.objective import gradients, random_pair
 from tests.objective.test_contract import VARIANTS
 
 STEP = 1e-6

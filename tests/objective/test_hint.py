@@ -10,7 +10,7 @@ import torch
 
 from rolltree.objective.batch import Batch, ObjectiveError, Paths
 from rolltree.objective.clipped import Clipped
-from rolltree.objective.hint import HintMask
+from rolltree.objective.forced import HintMask
 from rolltree.objective.registry import load_objective
 
 

@@ -7,11 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
-from rolltree.objective.batch import fit
+from rolltree.objective.batch import fit, merge
 from rolltree.objective.correction import ImportanceWeight, Reject, SecondMoment
-from rolltree.objective.merge import merge
 from rolltree.objective.registry import load_objective
+from rolltree.testing.objective import random_pair
 from tests.objective.test_contract import VARIANTS
 
 WITHIN_BATCH = {"clip_cov", "clip_cov-much"}

@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.sequence import Gmpo
 from rolltree.objective.staleness import ess, sequence_weights
+from rolltree.testing.objective import random_pair
 from rolltree_papers.minpro.objective import MinPro
 from rolltree_papers.vcpo.objective import Vcpo
 

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.ratio import VIEWS, behaviour, on_paths, pad, ratio, unpad
+from rolltree.testing.objective import random_pair
 
 
 def view_by_hand(values: list[float], known: list[bool], view: str) -> list[float]:

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.sequence import Gspo
+from rolltree.testing.objective import random_pair
 
 
 def written_per_sequence(batch, low: float, high: float) -> torch.Tensor:

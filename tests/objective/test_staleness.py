@@ -7,10 +7,16 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.contract.objective import random_pair
 from rolltree.objective.batch import ObjectiveError
-from rolltree.objective.mismatch import mismatch
-from rolltree.objective.staleness import TwoAccumulators, ess, minimum_variance_baseline, scaled_step, step_scale
+from rolltree.objective.staleness import (
+    TwoAccumulators,
+    ess,
+    minimum_variance_baseline,
+    mismatch,
+    scaled_step,
+    step_scale,
+)
+from rolltree.testing.objective import random_pair
 
 
 def test_effective_share() -> None:

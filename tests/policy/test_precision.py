@@ -13,8 +13,8 @@ from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.policy.errors import ModelError
 from rolltree.policy.precision import TILE, linear_weights, round_forward, rounded, rounded_state
-from rolltree.train.config import LoraKnobs, TrainConfig, TrainError
-from rolltree.train.learner import make_learner
+from rolltree.training.config import LoraKnobs, TrainConfig, TrainError
+from rolltree.training.learner import make_learner
 from tests.engine import tiny
 from tests.train.toy import KNOBS, Early, tiny_policy
 

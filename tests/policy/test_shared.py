@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.engine.local.levels import levels_of
+from rolltree.engine.local.common_prefixes import levels_of
 from rolltree.policy.shared import Shared, attention
 from rolltree.policy.slab import LayerShape, Slab
 

@@ -11,9 +11,9 @@ import pytest
 
 from rolltree.cli import main
 from rolltree.policy.errors import ModelError
+from rolltree.policy.hub import ALLOWED
 from rolltree.policy.load import load_codec, load_model
 from rolltree.policy.models import model_folder
-from rolltree.policy.trust import ALLOWED
 
 CODE = """
 from pathlib import Path

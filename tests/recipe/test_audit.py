@@ -15,18 +15,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract import strategy as contract
-from rolltree.contract.faulty import Wrapped
-from rolltree.contract.strategy import shape
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.engine.protocol import Engine, Generation, Request, Sample
 from rolltree.generate.hand import Hand
-from rolltree.generate.needs import NeedsError, check_needs
 from rolltree.generate.runner import grow
-from rolltree.generate.strategy import ChecksEngine, TreeStrategy
+from rolltree.generate.strategy import ChecksEngine, NeedsError, TreeStrategy, check_needs
 from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.protocol import Task
+from rolltree.testing import strategy as contract
+from rolltree.testing.faulty import Wrapped
+from rolltree.testing.strategy import shape
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest, Tree
 from tests.recipe.small import SMALL
 

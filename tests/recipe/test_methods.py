@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import CODEC, STOP, SpellTask, Walk, tiny_engine
 from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.vote import MajorityVote, WeighedVote
 from rolltree.generate.runner import grow
-from rolltree.lab.claim import claim_of
 from rolltree.metrics.reward import parts
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.recipe.treepo import repeats
+from rolltree.testing.tiny import CODEC, STOP, SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from rolltree_papers.ui_s1 import FirstReturns
+from studies.lab.claim import claim_of
 
 
 def grown(parts: Parts, task: Any, n: int = 4, policy: Callable[..., list[float]] | None = None) -> list[Tree]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import Walk
 from rolltree.control.order import ControlError
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.registry import credits, load_credit
@@ -18,6 +17,7 @@ from rolltree.recipe.check import ALWAYS, FROM_TRAINER, check
 from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.recipe.registry import knobs_of, list_recipes, load_recipe
 from rolltree.task.registry import load_task
+from rolltree.testing.tiny import Walk
 from rolltree.tree.table import Table
 from tests.train.toy import Early
 

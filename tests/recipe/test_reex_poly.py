@@ -9,7 +9,6 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import Walk, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.credit.registry import load_credit
 from rolltree.engine.tabular import Letters, TabularEngine
@@ -18,6 +17,7 @@ from rolltree.recipe.recipe import RecipeError
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.nano.sql import Sql
 from rolltree.task.protocol import Item
+from rolltree.testing.tiny import Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 

@@ -15,9 +15,9 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.nano import NanoTask
 from rolltree.task.protocol import measured
 from rolltree.task.registry import NANO, load_task
-from rolltree.train.config import TrainError
-from rolltree.train.peers import check_peers
-from rolltree.train.start import train
+from rolltree.training.config import TrainError
+from rolltree.training.peers import check_peers
+from rolltree.training.start import train
 from rolltree_papers.swarm import Swarm
 from tests.recipe.test_recipes import ENGINE
 

@@ -11,7 +11,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import SpellTask, Walk
 from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, THOUGHT, ToolModes
 from rolltree.control.history import History
 from rolltree.control.horizon import Horizon
@@ -29,6 +28,7 @@ from rolltree.replay.buffer import Recall, ReplayBuffer, RolloutBatch, recent
 from rolltree.task.items import TaskError
 from rolltree.task.nano.expert import play
 from rolltree.task.registry import load_task
+from rolltree.testing.tiny import SpellTask, Walk
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from rolltree_papers.dart import Dart, UncertainTurns

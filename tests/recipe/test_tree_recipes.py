@@ -9,7 +9,6 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.needs import check_needs
 from rolltree.generate.runner import grow
@@ -18,6 +17,7 @@ from rolltree.recipe.recipe import Parts, RecipeError
 from rolltree.recipe.registry import load_recipe
 from rolltree.recipe.treepo import repeats
 from rolltree.task.protocol import Task
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from rolltree_papers.aepo import starts

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat, grown
 from rolltree.errors import RolltreeError
 from rolltree.replay.buffer import Recall, ReplayBuffer, RolloutBatch, load_batches, save_batches
+from rolltree.testing.forests import flat, grown
 from rolltree.tree import Tree
 
 

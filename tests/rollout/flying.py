@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from rolltree.contract.tiny import CODEC, EMBEDDINGS, SpellTask, policy
 from rolltree.control.plan import Control, Uniform
 from rolltree.control.schedule import Group, Schedule
 from rolltree.engine.protocol import Engine
@@ -24,6 +23,7 @@ from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted
 from rolltree.rollout.state import load_state, save_state
 from rolltree.task.protocol import Task
+from rolltree.testing.tiny import CODEC, EMBEDDINGS, SpellTask, policy
 from rolltree.tree import Tree
 
 BATCH, SIZE = 3, 3

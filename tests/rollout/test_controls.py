@@ -13,7 +13,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import rolltree
-from rolltree.contract.faulty import Flaky
 from rolltree.control.order import Delivery, Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.registry import controls, load_control
@@ -23,9 +22,10 @@ from rolltree.filter.groups import Mixed
 from rolltree.recipe.registry import load_recipe
 from rolltree.recipe.treepo import SegmentTree
 from rolltree.rollout.config import RolloutError
+from rolltree.testing.faulty import Flaky
 from rolltree.tree import Tree
 from rolltree.tree.forest import assert_conserved
-from rolltree.tree.values import dumps
+from rolltree.tree.store.values import dumps
 from tests.rollout.flying import BATCH, SIZE, Flown, fly, moved, new_run, step, tabular
 from tests.rollout.test_executor import schedules
 from tests.train.test_control import TINY, Told, lenient

@@ -14,8 +14,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.faulty import Flaky
-from rolltree.contract.tiny import SpellTask, Walk
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Nothing, Plan, Step, Uniform
 from rolltree.control.schedule import (
@@ -34,6 +32,8 @@ from rolltree.engine.tabular import TabularEngine
 from rolltree.filter.groups import Mixed
 from rolltree.recipe.treepo import SegmentTree
 from rolltree.rollout.config import RolloutError
+from rolltree.testing.faulty import Flaky
+from rolltree.testing.tiny import SpellTask, Walk
 from rolltree.tree.forest import assert_conserved
 from tests.rollout.flying import BATCH, Flown, fly, moved, new_run, step, tabular, weights
 

@@ -11,8 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.faulty import Flaky
-from rolltree.contract.tiny import SpellTask
 from rolltree.control.order import ControlError, Order
 from rolltree.control.plan import Control, Nothing, Plan, Step
 from rolltree.control.schedule import Ahead, Schedule, StalenessBound, Stop, TopUp, preset
@@ -27,6 +25,8 @@ from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted, schedule_of
 from rolltree.task.protocol import Task
+from rolltree.testing.faulty import Flaky
+from rolltree.testing.tiny import SpellTask
 from rolltree.tree import Tree
 from rolltree.tree.forest import assert_conserved
 from tests.rollout.flying import tabular, weights

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from rolltree.contract.faulty import Wrapped
-from rolltree.contract.tiny import SpellTask
 from rolltree.control.schedule import preset
 from rolltree.engine.protocol import Generation, Request
 from rolltree.engine.tabular import TabularEngine
+from rolltree.testing.faulty import Wrapped
+from rolltree.testing.tiny import SpellTask
 from tests.rollout.flying import new_run, tabular
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rolltree.lab.claim import EVIDENCE, claim_of, claims
-from rolltree.lab.entry import load_entry
+from studies.lab.claim import EVIDENCE, claim_of, claims
+from studies.lab.entry import load_entry
 
 CHEAP = ("dars", "dots", "guide", "remax", "scaler", "v05")
 """Checks that take a second or less."""

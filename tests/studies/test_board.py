@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from rolltree.compare.regimes import REGIMES, calibrated, regime
+from rolltree.compare.trace import LabError, Trace, TraceTally
+from rolltree.compare.train_runner import TrainRunner
 from rolltree.errors import UnknownNameError
-from rolltree.lab.regimes import REGIMES, calibrated, regime
-from rolltree.lab.trace import LabError, Trace, TraceTally
-from rolltree.lab.train_runner import TrainRunner
 from rolltree.recipe.registry import counter_of
 from studies.board import BoardSettings, cells, main, priced
 from studies.calibrate import CalibrateSettings

@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from rolltree.cli.helptext import help_of
-from rolltree.knob_help import COMMON, sentences
-from rolltree.lab.regimes import calibrated
+from rolltree.compare.regimes import calibrated
+from rolltree.knobs.help import COMMON, sentences
 from studies import calibrate, confirm, warm
 from studies.command import run_study
 from studies.warm import STARTS, WarmSettings, WarmStart

@@ -5,8 +5,8 @@ import subprocess
 
 import pytest
 
-from rolltree.lab.regimes import Calibrated
-from rolltree.lab.trace import LabError
+from rolltree.compare.regimes import Calibrated
+from rolltree.compare.trace import LabError
 from studies import confirm
 from studies.confirm import ConfirmSettings, main
 from studies.preregistration import FOLDER, committed, read

@@ -9,8 +9,8 @@ import pytest
 
 from rolltree.doctor import detectors
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.config import TrainConfig
-from rolltree.train.given import with_knobs
+from rolltree.training.config import TrainConfig
+from rolltree.training.start import with_knobs
 from studies.fixes import CASES, page, verdict
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from rolltree.lab.entry import load_entry, save_entry
-from rolltree.lab.evidence import measure
-from rolltree.lab.trace import LabError
+from rolltree.compare.trace import LabError
 from studies.history import HistorySettings, main
+from studies.lab.entry import load_entry, save_entry
+from studies.lab.evidence import measure
 from tests.lab.simulated import Simulated
 from tests.lab.test_evidence import quiet, training
 

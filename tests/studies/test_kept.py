@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from rolltree.lab.curves import endpoint
-from rolltree.lab.kept import KEPT
-from rolltree.lab.names import COSTS
-from rolltree.lab.stats.student import t_quantile
-from rolltree.lab.trace import TraceTally
+from rolltree.compare.curves import endpoint
+from rolltree.compare.names import COSTS
+from rolltree.compare.stats.paired import t_quantile
+from rolltree.compare.trace import TraceTally
 from studies.again import differing
 from studies.board import main, priced
+from studies.lab.kept import KEPT
 from studies.shelf_runs import bill
 from studies.study_shelf import StudyShelf
 from studies.table_runs import SIMULATED

@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from rolltree.lab.trace import LabError
+from rolltree.compare.trace import LabError
 from studies.board import BoardSettings
 from studies.board import main as board
 from studies.map_figure import BAD, BEST

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from rolltree.lab.trace import LabError
+from rolltree.compare.trace import LabError
 from rolltree.policy.load import load_model
 from studies.reader.language import NOTES, document, drawn, played, spoiled
 from studies.reader.train import ReaderSettings, main

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rolltree.lab.stats import paired_interval
+from rolltree.compare.stats import paired_interval
 from rolltree.recipe.registry import knobs_of, load_recipe
 from rolltree.tree import Tree
 from rolltree_papers.mars2 import Attempts

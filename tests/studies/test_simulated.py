@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 
+from rolltree.compare.arms import arms
+from rolltree.compare.runner import Conditions, Spec
+from rolltree.compare.train_runner import TrainRunner
+from rolltree.compare.watch import lengths
 from rolltree.control.schedule import PRESETS
-from rolltree.lab.arms import arms
-from rolltree.lab.runner import Conditions, Spec
-from rolltree.lab.train_runner import TrainRunner
-from rolltree.lab.watch import lengths
 from studies.clock.hardware import Hardware
 from studies.simulated import seconds, simulated
 

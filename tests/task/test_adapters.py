@@ -7,9 +7,9 @@ from itertools import islice
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 
 
 def write(tmp_path, *lines):

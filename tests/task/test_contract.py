@@ -7,8 +7,8 @@ from random import Random
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.task.nano import Lookup, play, solve
+from rolltree.testing import task as contract
 
 
 class Faulty:

@@ -13,15 +13,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.contract.task import check_task
 from rolltree.errors import RolltreeError
-from rolltree.lab.nano.corpus import document
-from rolltree.lab.nano.tokenizer import CharacterCodec, build_tokenizer
 from rolltree.task.grammar import Grammar, Planned, Spoken, Tag
 from rolltree.task.items import TaskError
 from rolltree.task.nano import NanoTask, play
 from rolltree.task.nano.spoken import TURN, Blueprint
 from rolltree.task.registry import load_task
+from rolltree.testing.task import check_task
+from studies.lab.nano.corpus import document
+from studies.lab.nano.tokenizer import CharacterCodec, build_tokenizer
 
 XML = Grammar(tuple(Tag(n, f"<{n}>", f"</{n}>", level) for n, level in (("switch", 2), ("subgoal", 1), ("action", 0))))
 

@@ -7,11 +7,11 @@ from random import Random
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.control.hints import solver
 from rolltree.errors import RolltreeError
 from rolltree.task.items import ENVIRONMENT
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 
 
 def test_levels_and_tasks_come_equally_often():

@@ -10,15 +10,15 @@ from itertools import islice
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.independent import Independent
-from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow
+from rolltree.generate.setting import Patience
 from rolltree.task.registry import load_task
 from rolltree.task.sandbox import run as running
 from rolltree.task.sandbox.box import Box, SandboxError
 from rolltree.task.sandbox.run import survey
+from rolltree.testing import task as contract
 
 pytest.importorskip("math_verify")
 CODEC = Letters(string.printable + "\x00", eos_id=len(string.printable))

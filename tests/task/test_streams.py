@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.contract.tiny import CODEC, tiny_engine
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.texts import CHARACTERS, tokens_of
 from rolltree.errors import RolltreeError
@@ -24,8 +23,8 @@ from rolltree.task.foreign.starts import read_rows
 from rolltree.task.items import LONGEST_LINE, TaskError, lines_of, split_of, stream
 from rolltree.task.protocol import Item
 from rolltree.task.registry import load_task
-from rolltree.tree.json_text import read_json
-from rolltree.tree.values import StoreError, loads
+from rolltree.testing.tiny import CODEC, tiny_engine
+from rolltree.tree.store.values import StoreError, loads, read_json
 
 DEEP = "[" * 200_000
 LONG = "1" * 5000

@@ -13,7 +13,7 @@ import torch
 
 import rolltree
 from rolltree.engine.local import LocalEngine
-from rolltree.train.loop import RunEvent
+from rolltree.training.loop import RunEvent
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 LONG: dict[str, Any] = {**KNOBS, "eval_every": 0, "forests_every": 0, "checkpoint_every": 2, "steps": 7}

@@ -12,8 +12,8 @@ from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.errors import RolltreeError
 from rolltree.generate.strategy import fail_tree
 from rolltree.task.protocol import Reply, Verdict
-from rolltree.train.config import TrainError
-from rolltree.train.start import Result, train
+from rolltree.training.config import TrainError
+from rolltree.training.start import Result, train
 from rolltree.view.source import open_source
 from rolltree.view.state import state_of
 from tests.train.toy import KNOBS, Early, Talk, tiny_policy

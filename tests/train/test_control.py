@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.contract.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.control.brief import Brief, Slot, brief
 from rolltree.control.ledger import Budget, Limits
 from rolltree.control.order import Order
@@ -25,7 +24,7 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.fold import prompt_weighted
 from rolltree.engine.tabular import TabularEngine
 from rolltree.errors import RolltreeError
-from rolltree.generate.demonstrations import Demonstrations
+from rolltree.generate.forced import Demonstrations
 from rolltree.generate.independent import Independent
 from rolltree.recipe.check import check
 from rolltree.recipe.recipe import Parts
@@ -39,6 +38,7 @@ from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted
 from rolltree.rollout.widths import check_width, width_of
 from rolltree.task.protocol import Item, Split, Task
+from rolltree.testing.tiny import CODEC, SpellTask, Walk, tiny_engine
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.table import table
 from tests.recipe.test_tree_recipes import SMALL

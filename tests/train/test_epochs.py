@@ -8,7 +8,7 @@ from rolltree.rollout.config import RolloutError
 from rolltree.rollout.cursor import Cursor
 from rolltree.task.protocol import Item
 from rolltree.task.registry import load_task
-from rolltree.train.config import TrainConfig, TrainError
+from rolltree.training.config import TrainConfig, TrainError
 
 
 def ids(items):

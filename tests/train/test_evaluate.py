@@ -8,9 +8,9 @@ import pytest
 from scipy.stats import binomtest
 
 import rolltree
-from rolltree.metrics.rate import wilson
+from rolltree.metrics.reward import wilson
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.evaluate import pass_at, summary
+from rolltree.training.evaluate import pass_at, summary
 from rolltree.tree import Forest
 from tests.train.toy import KNOBS, Talk, tiny_policy
 

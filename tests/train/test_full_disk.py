@@ -15,9 +15,9 @@ import torch
 
 import rolltree
 from rolltree.cli import main
-from rolltree.train.checkpoint import check_seal, checkpoints, save_checkpoint
-from rolltree.train.config import TrainError
-from rolltree.train.loop import RunEvent
+from rolltree.training.checkpoint import check_seal, checkpoints, save_checkpoint
+from rolltree.training.config import TrainError
+from rolltree.training.loop import RunEvent
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 

@@ -15,11 +15,11 @@ from rolltree.objective.hooks import accumulator_of, step_factor
 from rolltree.objective.registry import load_objective
 from rolltree.objective.staleness import ess, minimum_variance_baseline, sequence_weights, step_scale
 from rolltree.policy.language import LanguagePolicy
-from rolltree.train.backward import StepKnobs
-from rolltree.train.config import Optim
-from rolltree.train.optimizer import make_optimizer
-from rolltree.train.pack import Anchors, micro_batches, objective_batch
-from rolltree.train.step import Learner
+from rolltree.training.backward import StepKnobs
+from rolltree.training.config import Optim
+from rolltree.training.optimizer import make_optimizer
+from rolltree.training.pack import Anchors, micro_batches, objective_batch
+from rolltree.training.step import Learner
 from rolltree.tree.table import Table
 from tests.policy.forests import tiny_llama
 from tests.train.test_step import flat, grad, learner, rollouts
@@ -199,7 +199,7 @@ def test_the_reference_can_be_moved_to_the_present() -> None:
 
 
 def test_a_bypass_divides_by_the_distribution_sampled_from() -> None:
-    from rolltree.contract.objective import random_pair
+    from rolltree.testing.objective import random_pair
 
     batch = random_pair(3, missing=0.3).folded
     for name in ("clipped", "bapo", "cispo", "gmpo"):

@@ -13,15 +13,15 @@ import rolltree
 from rolltree.errors import RolltreeError
 from rolltree.filter.parts import Composite, Flawed
 from rolltree.filter.vote import MajorityVote
-from rolltree.generate.demonstrations import Demonstrations
+from rolltree.generate.forced import Demonstrations
 from rolltree.generate.independent import Independent
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.dapo import Dapo
 from rolltree.recipe.registry import list_recipes, load_recipe
-from rolltree.train.config import TrainConfig, TrainError
-from rolltree.train.loop import RunEvent
+from rolltree.training.config import TrainConfig, TrainError
+from rolltree.training.loop import RunEvent
 from rolltree.tree.forest import assert_conserved
-from rolltree.tree.parquet import load
+from rolltree.tree.store.parquet import load
 from rolltree_papers.codetree import CodeTreeAnswers
 from rolltree_papers.e1 import EffortLevels
 from rolltree_papers.evogit import PopulationOfAnswers

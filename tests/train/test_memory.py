@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from rolltree.train.memory import keep_freed
+from rolltree.training.memory import keep_freed
 
 ROUNDS = """
 import ctypes, sys
-from rolltree.train.memory import keep_freed
+from rolltree.training.memory import keep_freed
 
 class Held(ctypes.Structure):
     names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"

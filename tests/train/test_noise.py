@@ -12,16 +12,16 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.control.batch_size import norm_test, true_ratio
+from rolltree.control.allocate import norm_test, true_ratio
 from rolltree.control.order import ControlError
 from rolltree.credit.fold import Folded
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.backward import StepKnobs
-from rolltree.train.config import Optim, TrainConfig, TrainError
-from rolltree.train.optimizer import averaged
-from rolltree.train.step import Learner
+from rolltree.training.backward import StepKnobs
+from rolltree.training.config import Optim, TrainConfig, TrainError
+from rolltree.training.optimizer import averaged
+from rolltree.training.step import Learner
 from rolltree.tree.table import Table
 from tests.policy.forests import tiny_llama
 from tests.train.test_step import OPTIM, flat, learner, rollouts

@@ -15,7 +15,7 @@ from rolltree.credit.advantage import Advantage
 from rolltree.credit.fold import Averaging, Multiplicity, expand, fold, leaf_weights
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
-from rolltree.train.pack import Anchors, Micro, micro_batches, objective_batch
+from rolltree.training.pack import Anchors, Micro, micro_batches, objective_batch
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama
 

@@ -15,8 +15,8 @@ from rolltree.metrics.log import read_metrics
 from rolltree.policy.load import load_model
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.config import TrainError
-from rolltree.train.peers import check_peers, written_by
+from rolltree.training.config import TrainError
+from rolltree.training.peers import check_peers, written_by
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from tests.train.test_tree_recipes import Voted

@@ -16,15 +16,15 @@ from rolltree.policy.device import Compute
 from rolltree.policy.errors import ModelError
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import load_codec, load_model
+from rolltree.policy.lora import Unadapted
 from rolltree.policy.packed import pack
 from rolltree.policy.publish import weights_of
-from rolltree.policy.unadapted import Unadapted
 from rolltree.recipe.grpo import Grpo
-from rolltree.train.checkpoint import checkpoints
-from rolltree.train.config import LoraKnobs, Optim, TrainConfig, TrainError, check_optim
-from rolltree.train.fits import check_fits
-from rolltree.train.learner import make_learner
-from rolltree.train.optimizer import learning_rate, make_optimizer
+from rolltree.training.checkpoint import checkpoints
+from rolltree.training.config import LoraKnobs, Optim, TrainConfig, TrainError, check_optim
+from rolltree.training.fits import check_fits
+from rolltree.training.learner import make_learner
+from rolltree.training.optimizer import learning_rate, make_optimizer
 from rolltree.tree.table import table
 from tests.policy.forests import tiny_llama
 from tests.train.test_step import flat, rollouts
@@ -74,7 +74,7 @@ def test_a_tree_beyond_the_budget_is_one_micro_batch_in_pieces() -> None:
         make_learner(Grpo().build(), tiny_llama(exact=False), TrainConfig(piece=piece, token_budget=12))
         for piece in (12, 0)
     )
-    from rolltree.train.backward import StepKnobs
+    from rolltree.training.backward import StepKnobs
 
     knobs = StepKnobs(token_budget=12)
     a, b = (each.step(Grpo().build().objective, view, folded, None, version=0, knobs=knobs) for each in (whole, parts))
@@ -144,7 +144,7 @@ def test_under_adapters_the_reference_is_the_model_itself() -> None:
     assert isinstance(reference, Unadapted)
     assert reference.model is learner.policy.model
     view, folded, _ = rollouts(1)
-    from rolltree.train.backward import StepKnobs
+    from rolltree.training.backward import StepKnobs
 
     for version in range(2):
         told = learner.step(Grpo(kl=0.1).build().objective, view, folded, None, version=version, knobs=StepKnobs())
@@ -172,7 +172,7 @@ def test_weights_under_adapters_are_kept_as_coarse_as_they_are_computed() -> Non
 
 
 def test_a_checkpoint_of_adapters_is_a_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from rolltree.train.start import train
+    from rolltree.training.start import train
 
     done = train(
         "grpo", "nano", "arithmetic", out=tmp_path / "run", steps=1, prompts=4, lora=LoraKnobs(rank=2), lr=0.1,
@@ -202,7 +202,7 @@ def test_a_run_that_cannot_fit_is_refused_with_the_knob_that_helps(
 ) -> None:
     config = TrainConfig(token_budget=4096)
     free = [10**12]
-    monkeypatch.setattr("rolltree.train.fits.free_memory", lambda _: free[0])
+    monkeypatch.setattr("rolltree.training.fits.free_memory", lambda _: free[0])
     check_fits("nano", Grpo().build(), config, engine=True)
     said: list[str] = []
     for free[0] in (120_000_000, 60_000_000, 1_000_000):
@@ -234,7 +234,7 @@ def needing(*fields: str) -> Any:
 
 
 def test_what_a_critic_and_a_credits_reference_read_is_in_half_precision_too() -> None:
-    from rolltree.train.readings import make_readings
+    from rolltree.training.readings import make_readings
 
     model, compute = tiny_llama(exact=False), Compute(torch.bfloat16)
     view, _, _ = rollouts(2)

@@ -12,10 +12,10 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.terminal import Terminal
-from rolltree.train.config import TrainConfig
-from rolltree.train.loop import RunEvent
-from rolltree.train.progress import Reporter
+from rolltree.console import Terminal
+from rolltree.training.config import TrainConfig
+from rolltree.training.loop import RunEvent
+from rolltree.training.progress import Reporter
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 

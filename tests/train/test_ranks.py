@@ -25,16 +25,16 @@ from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.lora import with_lora
 from rolltree.recipe.grpo import Grpo
 from rolltree.recipe.recipe import Parts, Peer
-from rolltree.train.backward import DivergedError, StepKnobs
-from rolltree.train.config import LoraKnobs, Optim, TrainConfig, TrainError
-from rolltree.train.gather import Reread
-from rolltree.train.learner import make_learner
-from rolltree.train.loop import RunEvent
-from rolltree.train.optimizer import make_optimizer
-from rolltree.train.pack import micro_batches
-from rolltree.train.ranks import crewed, shared_out
-from rolltree.train.start import Result
-from rolltree.train.step import Learner, Work
+from rolltree.training.backward import DivergedError, StepKnobs
+from rolltree.training.config import LoraKnobs, Optim, TrainConfig, TrainError
+from rolltree.training.learner import make_learner
+from rolltree.training.loop import RunEvent
+from rolltree.training.optimizer import make_optimizer
+from rolltree.training.pack import micro_batches
+from rolltree.training.ranks.driver import crewed, shared_out
+from rolltree.training.start import Result
+from rolltree.training.step import Learner, Work
+from rolltree.training.step_metrics import Reread
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.table import Table
 from tests.policy.forests import tiny_llama

@@ -15,19 +15,19 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.contract.forests import episodes
 from rolltree.credit.advantage import Advantage
+from rolltree.credit.baselines import BetaStore
 from rolltree.credit.registry import load_credit
-from rolltree.credit.store import BetaStore
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall
 from rolltree.task.nano import play
 from rolltree.task.registry import load_task
-from rolltree.train.backward import DivergedError
-from rolltree.train.config import Optim
-from rolltree.train.loop import RunEvent
-from rolltree.train.readings import Critic, make_readings
+from rolltree.testing.forests import episodes
+from rolltree.training.backward import DivergedError
+from rolltree.training.config import Optim
+from rolltree.training.loop import RunEvent
+from rolltree.training.readings import Critic, make_readings
 from rolltree.tree import Tree
 from rolltree.tree.table import Table, table
 from rolltree_papers.hiper import SubgoalTurns

@@ -19,9 +19,9 @@ import rolltree
 from rolltree.errors import RolltreeError
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.gspo import Gspo
-from rolltree.train.checkpoint import checkpoints
-from rolltree.train.config import TrainError
-from rolltree.train.start import Result
+from rolltree.training.checkpoint import checkpoints
+from rolltree.training.config import TrainError
+from rolltree.training.start import Result
 from tests.train.toy import KNOBS, RUNS, Early, timeless, tiny_policy
 
 
@@ -53,7 +53,7 @@ def test_killed_in_the_middle_of_a_step_and_resumed(name: str, tmp_path: Path) -
 
 def test_resuming_with_a_reference_policy_and_adapters(tmp_path: Path) -> None:
     from rolltree.recipe.grpo import Grpo
-    from rolltree.train.config import LoraKnobs
+    from rolltree.training.config import LoraKnobs
 
     knobs = {**KNOBS, "lora": LoraKnobs(rank=2), "eval_every": 0}
     recipe = Grpo(kl=0.05)
@@ -108,7 +108,7 @@ def test_what_follows_a_fallback_is_kept_and_the_damaged_ones_go(tmp_path: Path)
 
 
 def test_knobs_that_are_functions_are_the_same_in_another_process() -> None:
-    told = "import json; from rolltree_papers.latr import Latr; from rolltree.train.run import plain; "
+    told = "import json; from rolltree_papers.latr import Latr; from rolltree.training.run import plain; "
     told += "print(json.dumps(Latr().build(), default=plain, sort_keys=True))"
     command = [sys.executable, "-c", told]
     here, there = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from rolltree.train import run as run_module
-from rolltree.train.config import TrainError
-from rolltree.train.lock import LOCK, FolderLock, held
-from rolltree.train.run import CONFIG, RunFolder
+from rolltree.training import run as run_module
+from rolltree.training.config import TrainError
+from rolltree.training.run import CONFIG, LOCK, FolderLock, RunFolder, held
 
 
 def forked(work: Callable[[], None]) -> int:

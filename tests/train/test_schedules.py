@@ -14,7 +14,6 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.contract.faulty import Wrapped
 from rolltree.control.schedule import ScheduleCorrection, preset
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Generation, Request, Sample
@@ -25,13 +24,14 @@ from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Peer
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall
-from rolltree.train.checkpoint import checkpoints
-from rolltree.train.config import TrainError
-from rolltree.train.corrected import corrected
-from rolltree.train.loop import RunEvent
-from rolltree.train.start import Result
+from rolltree.testing.faulty import Wrapped
+from rolltree.training.checkpoint import checkpoints
+from rolltree.training.config import TrainError
+from rolltree.training.learner import corrected
+from rolltree.training.loop import RunEvent
+from rolltree.training.start import Result
 from rolltree.tree import Tree
-from rolltree.tree.parquet import load
+from rolltree.tree.store.parquet import load
 from tests.train.long import LONG, Tail, narrow
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 

@@ -13,7 +13,7 @@ import rolltree
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.segments import SegmentEngine
 from rolltree.engine.vllm.backend import VllmBackend
-from rolltree.train.loop import Loop
+from rolltree.training.loop import Loop
 from tests.train.toy import KNOBS, Early, tiny_policy
 
 

@@ -15,8 +15,8 @@ from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall
 from rolltree.task.protocol import Item, Verdict
-from rolltree.train.config import TrainError
-from rolltree.train.loop import RunEvent
+from rolltree.training.config import TrainError
+from rolltree.training.loop import RunEvent
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 QUIET = {**KNOBS, "eval_every": 0, "checkpoint_every": 0, "forests_every": 0}

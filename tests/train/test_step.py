@@ -15,12 +15,12 @@ from rolltree.credit.fold import Folded, expand, fold, leaf_weights
 from rolltree.objective.batch import Batch, Level, Objective
 from rolltree.objective.registry import load_objective
 from rolltree.policy.language import LanguagePolicy
-from rolltree.train.backward import DivergedError, StepKnobs
-from rolltree.train.config import Optim
-from rolltree.train.gather import Reread
-from rolltree.train.optimizer import make_optimizer
-from rolltree.train.pack import micro_batches
-from rolltree.train.step import Learner
+from rolltree.training.backward import DivergedError, StepKnobs
+from rolltree.training.config import Optim
+from rolltree.training.optimizer import make_optimizer
+from rolltree.training.pack import micro_batches
+from rolltree.training.step import Learner
+from rolltree.training.step_metrics import Reread
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.table import Table, table
 from tests.policy.forests import random_tree, tiny_llama

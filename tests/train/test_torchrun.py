@@ -14,8 +14,8 @@ import pytest
 import rolltree
 from rolltree.metrics.log import read_metrics
 from rolltree.recipe.grpo import Grpo
-from rolltree.train.config import TrainConfig, TrainError
-from rolltree.train.ranks_torchrun import TorchrunPlace, launched, settled
+from rolltree.training.config import TrainConfig, TrainError
+from rolltree.training.ranks.start import TorchrunPlace, launched, settled
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 SCRIPT = """

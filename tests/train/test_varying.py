@@ -11,12 +11,12 @@ import torch
 
 import rolltree
 from rolltree.errors import RolltreeError
+from rolltree.knobs.varying import OVER
 from rolltree.recipe.compose import Course, Steered, compose
 from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.config import Optim, TrainConfig, TrainError
-from rolltree.train.loop import RunEvent
-from rolltree.varying import OVER
+from rolltree.training.config import Optim, TrainConfig, TrainError
+from rolltree.training.loop import RunEvent
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 QUIET = {**KNOBS, "eval_every": 0}

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from rolltree.lab.nano.tokenizer import build_tokenizer
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.load import LoadedModel
 from rolltree.recipe.recipe import Recipe
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply, Split, Verdict
+from studies.lab.nano.tokenizer import build_tokenizer
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _killed(out: str, name: str) -> None:
     import signal
 
     import rolltree
-    from rolltree.train.loop import RunEvent
+    from rolltree.training.loop import RunEvent
 
     def listen(live: RunEvent) -> None:
         if live.kind == "grown" and live.step == 5:

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from rolltree.tree import Forest, Tree
-from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import save, save_step
-from rolltree.tree.values import StoreError
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import save, save_step
+from rolltree.tree.store.values import StoreError
 from tests.tree.forest_strategies import assert_same_tree, forests
 
 
@@ -45,7 +45,7 @@ def test_shape_agrees_with_a_walk_over_the_trees(tmp_path: Path, forest: Forest)
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[dict[int, Forest], Path]:
-    monkeypatch.setattr("rolltree.tree.parquet.ROWS", 37)
+    monkeypatch.setattr("rolltree.tree.store.parquet.ROWS", 37)
     steps = {2: wide(40), 10: wide(30)}
     for step, forest in steps.items():
         save_step(forest, tmp_path / "run", step)

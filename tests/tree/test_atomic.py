@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rolltree.tree import atomic
-from rolltree.tree.atomic import new_file, new_folder, new_path
+from rolltree.tree.store import atomic
+from rolltree.tree.store.atomic import new_file, new_folder, new_path
 
 
 def test_every_file_and_folder_at_any_depth_is_on_the_disk_before_the_folder_takes_its_name(

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from rolltree.tree import Forest, Tree
-from rolltree.tree.fieldtypes import numbers
-from rolltree.tree.jsonl import lines, parse, read, write, write_credit
-from rolltree.tree.values import StoreError
+from rolltree.tree.store.fieldtypes import numbers
+from rolltree.tree.store.jsonl import lines, parse, read, write, write_credit
+from rolltree.tree.store.values import StoreError
 from tests.tree.forest_strategies import assert_same_tree, forests
 
 HAND_WRITTEN = """

@@ -15,9 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from rolltree.tree import Tree, TreeError, jsonl, parquet
+from rolltree.tree import Tree, TreeError
 from rolltree.tree.forest import account
 from rolltree.tree.node import DTYPE, FILL, PER_ACTION, Node
+from rolltree.tree.store import jsonl, parquet
 from tests.tree.forest_strategies import actions, arrays, assert_same_tree
 
 CONTEXTUAL = ("logp", "sampling_logprob", "entropy", "top")

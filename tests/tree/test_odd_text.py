@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from rolltree.tree import Forest, Tree, jsonl
-from rolltree.tree.archive import open_forest
-from rolltree.tree.arrow import MARK
-from rolltree.tree.parquet import load, save
+from rolltree.tree import Forest, Tree
+from rolltree.tree.store import jsonl
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.arrow import MARK
+from rolltree.tree.store.parquet import load, save
 
 odd = st.text(st.characters(max_codepoint=sys.maxunicode, exclude_categories=()), max_size=12).map(
     lambda text: text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")

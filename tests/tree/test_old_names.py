@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rolltree.tree import jsonl
-from rolltree.tree.archive import open_forest
 from rolltree.tree.forest import Forest
-from rolltree.tree.parquet import load, save
+from rolltree.tree.store import jsonl
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import load, save
 
 STORED = Path(__file__).parent / "data"
 

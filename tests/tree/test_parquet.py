@@ -15,9 +15,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from rolltree.tree import Forest, Tree, atomic
-from rolltree.tree.parquet import load, parts, save, save_step
-from rolltree.tree.values import StoreError, storable
+from rolltree.tree import Forest, Tree
+from rolltree.tree.store import atomic
+from rolltree.tree.store.parquet import load, parts, save, save_step
+from rolltree.tree.store.values import StoreError, storable
 from tests.tree.forest_strategies import assert_same_tree, forests
 
 FOLDER = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -52,7 +53,7 @@ def test_actions_of_any_type_and_trailing_shape(tmp_path: Path, dtype: str, shap
 
 
 def test_row_groups_smaller_than_a_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("rolltree.tree.parquet.ROWS", 3)
+    monkeypatch.setattr("rolltree.tree.store.parquet.ROWS", 3)
     forest = small(5)
     save(forest, tmp_path / "f")
     for tree, back in zip(forest, load(tmp_path / "f"), strict=True):
@@ -110,7 +111,7 @@ KILLED_BETWEEN_RENAMES = """
 import os, signal, sys
 from pathlib import Path
 from rolltree.tree import Tree, atomic
-from rolltree.tree.parquet import save
+from rolltree.tree.store.parquet import save
 atomic._exchanged = lambda one, other: False
 real = Path.rename
 def rename(self, target):
@@ -209,6 +210,6 @@ def test_states_of_registered_classes_come_back_and_others_are_never_made(tmp_pa
     tree.extend(0, [2], state={"doors": frozenset({Door((1, 2)), Door((3, 4), True)}), "bytes": b"\0\xff"})
     save([tree], tmp_path / "f")
     assert load(tmp_path / "f")["t"][1].state == tree[1].state
-    program = f"from rolltree.tree.parquet import load; load({str(tmp_path / 'f')!r})"
+    program = f"from rolltree.tree.store.parquet import load; load({str(tmp_path / 'f')!r})"
     stranger = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert "Door, which is not registered: import the module that defines it first" in stranger.stderr

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from rolltree.tree.values import StoreError, dumps, loads, register, storable
+from rolltree.tree.store.values import StoreError, dumps, loads, register, storable
 from tests.tree.forest_strategies import JSON, same
 
 

@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from rolltree.tree import Forest, jsonl
-from rolltree.tree.parquet import save
+from rolltree.tree import Forest
+from rolltree.tree.store import jsonl
+from rolltree.tree.store.parquet import save
 from tests.view.forests import a_run, a_tree
 
 PATIENCE = 300_000

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rolltree.tree import Forest, Top, Tree
-from rolltree.tree.parquet import FILES, save, save_step
+from rolltree.tree.store.parquet import FILES, save, save_step
 
 MARKUP = "<script>window.planted=1</script><img src=x onerror=window.planted=2><b>bold</b>"
 LETTERS = sorted(set(MARKUP) | set("abcdefghijklmnopqrstuvwxyz 0123456789"))

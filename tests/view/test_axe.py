@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, chosen_tree, write_html
-from rolltree.tree.parquet import load
+from rolltree.compare.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, chosen_tree, write_html
+from rolltree.tree.store.parquet import load
 from rolltree.view import onefile
 from rolltree.view.source import open_source
 from rolltree.view.whatif_saved import SavedQuestion, start_saving

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from rolltree.contract.tiny import tiny_engine
 from rolltree.gateway.agents.task import AgentTask
-from rolltree.generate.join import ASIDE
+from rolltree.generate.aside import ASIDE
+from rolltree.testing.tiny import tiny_engine
 from rolltree.tree import Forest
-from rolltree.tree.parquet import load, save
+from rolltree.tree.store.parquet import load, save
 from rolltree.view.calls import calls_of, is_agents
 from rolltree.view.outline import outline
 from rolltree.view.rows import events_of

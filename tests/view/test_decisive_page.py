@@ -9,7 +9,7 @@ import pytest
 
 from rolltree.cli import main
 from rolltree.tree import Forest, Tree
-from rolltree.tree.parquet import save
+from rolltree.tree.store.parquet import save
 from tests.view.conftest import Viewer, Window
 from tests.view.forests import MARKUP, ids, tokenizer
 

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.lab.report.html import html
-from rolltree.lab.report.page import Page
-from rolltree.line_colours import LINES, TASKS, task_colour
+from rolltree.analysis.line_colours import LINES, TASKS, task_colour
+from rolltree.compare.report.html import html
+from rolltree.compare.report.page import Page
 from studies.exact.chart import DARK
 from tests.view.conftest import PATIENCE, Viewer
 from tests.view.forests import a_run

@@ -12,7 +12,7 @@ import pytest
 
 from rolltree.errors import RolltreeError
 from rolltree.metrics.log import MetricsLog
-from rolltree.train.lock import FolderLock
+from rolltree.training.run import FolderLock
 from rolltree.view import source as sources
 from rolltree.view.findings import badge
 from rolltree.view.first_prompt import first_prompt

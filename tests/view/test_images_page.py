@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from rolltree.generate.branches import Branches
-from rolltree.tree.parquet import save
+from rolltree.tree.store.parquet import save
 from tests.latents.tiny import grown
 from tests.view.conftest import Viewer
 

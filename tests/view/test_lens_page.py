@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from rolltree.tree import Forest
-from rolltree.tree.parquet import save
+from rolltree.tree.store.parquet import save
 from tests.analysis.test_lens import uneven
 from tests.view.conftest import Viewer
 

@@ -141,7 +141,7 @@ def test_colourings_without_data_cannot_be_chosen(tab: Window, home: Viewer):
     for path in (home.folder / "bare", home.folder / "bare" / "forests"):
         path.mkdir(exist_ok=True)
     from rolltree.tree import Forest, Tree
-    from rolltree.tree.parquet import save_step
+    from rolltree.tree.store.parquet import save_step
 
     tree = Tree("bare", [1, 2])
     tree.extend(0, [3], status="done")

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolltree.errors import RolltreeError
-from rolltree.tree import Forest, Tree, jsonl
-from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import save
+from rolltree.tree import Forest, Tree
+from rolltree.tree.store import jsonl
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import save
 from rolltree.tree.views import leaf_counts
 from rolltree.view.colours import COLOURINGS, contrast, scale
 from rolltree.view.differ import sides

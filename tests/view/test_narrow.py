@@ -10,7 +10,7 @@ import pytest
 
 from rolltree.cli import main
 from rolltree.tree import Forest, Tree
-from rolltree.tree.parquet import save, save_step
+from rolltree.tree.store.parquet import save, save_step
 from tests.view.conftest import PATIENCE, Viewer, Window
 
 LEAVES = 700

@@ -10,9 +10,9 @@ import pytest
 
 from rolltree.cli import main
 from rolltree.tree import Forest, Tree
-from rolltree.tree.archive import open_forest
-from rolltree.tree.parquet import load, save
 from rolltree.tree.references import refer
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import load, save
 from rolltree.view.outline import outline
 from rolltree.view.roles import asked_about, in_sight, role_trees, summary
 from rolltree.view.source import open_source

@@ -12,16 +12,16 @@ from urllib.request import urlopen
 import pytest
 
 from rolltree.cli import main
+from rolltree.compare.card import card
 from rolltree.errors import RolltreeError
-from rolltree.lab.card import card
-from rolltree.lab.entry import load_entry
+from rolltree.policy.hub import ALLOWED
 from rolltree.policy.models import model_folder
-from rolltree.policy.trust import ALLOWED
 from rolltree.recipe.stored import Given, StoredNameError, StoredNames
-from rolltree.tree import parquet
+from rolltree.tree.store import parquet
 from rolltree.view.lens import open_lens
 from rolltree.view.source import open_source
 from rolltree.view.whatif_jobs import WhatIfJobs
+from studies.lab.entry import load_entry
 
 OWN = """
 from dataclasses import dataclass

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from rolltree.task.protocol import EXPECTED, Item, expected
 from rolltree.tree import Forest, Tree
-from rolltree.tree.archive import open_forest
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
-from rolltree.tree.parquet import save
 from rolltree.tree.shape import ends
+from rolltree.tree.store.archive import open_forest
+from rolltree.tree.store.parquet import save
 from rolltree.view.differ import differing, first_difference, sides
 from rolltree.view.fork import parting
 from rolltree.view.icicle import icicle

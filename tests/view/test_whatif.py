@@ -14,8 +14,9 @@ import pytest
 
 from rolltree.cli import main
 from rolltree.errors import RolltreeError
-from rolltree.tree import Tree, parquet
-from rolltree.tree.parquet import load
+from rolltree.tree import Tree
+from rolltree.tree.store import parquet
+from rolltree.tree.store.parquet import load
 from rolltree.view import whatif_given
 from rolltree.view.pages.whatif_grown import can_be_cancelled
 from rolltree.view.source import open_source

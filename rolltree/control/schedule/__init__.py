@@ -4,15 +4,22 @@ Nothing here reads a clock of its own, waits or computes: an executor does the w
 simulated time (`studies.clock`).
 """
 
-from rolltree.control.schedule.admission import Admission, Ahead, Bounded, Load, OverSample, TopUp
-from rolltree.control.schedule.correction import ScheduleCorrection
 from rolltree.control.schedule.executor import Executor, Finish
 from rolltree.control.schedule.presets import PRESETS, Schedule, preset
-from rolltree.control.schedule.resume import Resume
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
+from rolltree.control.schedule.rules import (
+    Admission,
+    Ahead,
+    Bounded,
+    Load,
+    OverSample,
+    Resume,
+    ScheduleCorrection,
+    StalenessBound,
+    Stop,
+    TopUp,
+)
 from rolltree.control.schedule.scheduler import Scheduler
-from rolltree.control.schedule.staleness import StalenessBound
-from rolltree.control.schedule.stop import Stop
 
 __all__ = [
     "PRESETS",

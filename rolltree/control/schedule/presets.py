@@ -5,11 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from rolltree.control.order import ControlError
-from rolltree.control.schedule.admission import Admission, Ahead, Bounded, OverSample, TopUp
-from rolltree.control.schedule.correction import ScheduleCorrection
-from rolltree.control.schedule.resume import Resume
-from rolltree.control.schedule.staleness import StalenessBound
-from rolltree.control.schedule.stop import Stop
+from rolltree.control.schedule.rules import (
+    Admission,
+    Ahead,
+    Bounded,
+    OverSample,
+    Resume,
+    ScheduleCorrection,
+    StalenessBound,
+    Stop,
+    TopUp,
+)
 from rolltree.errors import unknown
 
 

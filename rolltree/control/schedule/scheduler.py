@@ -13,11 +13,10 @@ from itertools import takewhile
 from typing import Any, Literal
 
 from rolltree.control.order import ControlError
-from rolltree.control.schedule.admission import Load
 from rolltree.control.schedule.executor import Executor, Finish
 from rolltree.control.schedule.presets import Schedule
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
-from rolltree.control.schedule.window import Window
+from rolltree.control.schedule.rules import Load, Window
 
 COUNTS = ("version", "_groups", "_rollouts", "_started", "_plans")
 """Counters that belong to a scheduler's state."""

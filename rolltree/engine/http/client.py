@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.segments.wire import BrokenError
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 
 if TYPE_CHECKING:
     import aiohttp

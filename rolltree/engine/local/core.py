@@ -26,9 +26,8 @@ from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
 from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
 from rolltree.engine.local.speculate import Speculator
-from rolltree.engine.local.speculate.tree import Drafts
-from rolltree.engine.local.speculate.verify import read as read_ahead
-from rolltree.engine.local.speculate.verify import settle
+from rolltree.engine.local.speculate.tree import Drafts, settle
+from rolltree.engine.local.speculate.tree import read as read_ahead
 from rolltree.engine.local.stops import StopTables
 from rolltree.engine.protocol import Caches, Codec, EngineError, Sample
 from rolltree.engine.samples import nothing

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.engine.local.check import check_room, check_sampling, check_tokens
+from rolltree.engine.local.admit import check_room, check_sampling, check_tokens
 from rolltree.engine.local.stops import StopTables
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Scored, Sleeper
+from rolltree.engine.run import Watchdog
 from rolltree.engine.segments.distribution import alternatives_for, entropy_of
 from rolltree.engine.segments.run import SegmentRun
-from rolltree.engine.segments.turnstile import Turnstile
 from rolltree.engine.segments.wire import Backend, BrokenError, SegmentRead
-from rolltree.engine.segments.writer import SegmentPatience, Writer
-from rolltree.engine.watch import Watchdog
+from rolltree.engine.segments.writer import SegmentPatience, Turnstile, Writer
 from rolltree.tree.node import Array
 
 _DOES = ("stream", "abort", "greedy", "shared-prefix", "versions")

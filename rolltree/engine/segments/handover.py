@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from rolltree.engine.protocol import EngineError
-from rolltree.tree.atomic import naming
+from rolltree.tree.store.atomic import naming
 
 _SHARED = Path("/dev/shm")
 

@@ -8,20 +8,109 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from types import TracebackType
 
 import numpy as np
 
-from rolltree.engine.local.stops import StopTables
-from rolltree.engine.local.streams import stream_key
+from rolltree.engine.local.sampling import stream_key
+from rolltree.engine.local.stops import EOS, MAYBE, STOP, StopTables
 from rolltree.engine.protocol import EngineError, Sampling
 from rolltree.engine.segments.distribution import distribution_of, entropy_of, neutral
-from rolltree.engine.segments.ends import find_end, foreseen
 from rolltree.engine.segments.run import SegmentRun
-from rolltree.engine.segments.turnstile import Turnstile
 from rolltree.engine.segments.wire import Backend, BrokenError, Piece, SegmentRequest
+from rolltree.tree.node import Finish
+
+# Where a piece ends a sample: the same rules for every engine, applied to token ids and to no one's text but ours.
+
+_READ = 8
+"""Tokens read back per character of the longest stop string: characters can take several tokens."""
+_NAMED = 1024
+"""Most ids an engine is told to end at for the sake of stop strings."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How many tokens of a piece belong to the sample, and why it ends there ("" = it goes on)."""
+
+    keep: int
+    finish: Finish | None = None
+    stopped_by: str = ""
+
+
+def foreseen(tables: StopTables, s: Sampling, eos: int) -> tuple[tuple[int, ...], bool]:
+    """Ids at which an engine may end a sample by itself, and whether a sample can end nowhere else before its limit.
+
+    A stop string of one ASCII character stands in one token, whatever the tokenizer; a longer one may straddle several,
+    and only we find it.
+    """
+    eos_too = () if s.ignore_eos or eos < 0 else (eos,)
+    certain = tables.certain(s.stop) if s.stop else ()
+    many = len(certain) > _NAMED
+    alone = all(len(x) == 1 and x.isascii() and x != " " for x in s.stop) and not many
+    return (*s.stop_ids, *(() if many else certain), *eos_too), alone
+
+
+def find_end(tables: StopTables, s: Sampling, written: Sequence[int], ids: Sequence[int], room: int) -> End:
+    """Read new ids after those written; `room` is how many may still come."""
+    meaning, reach = tables.meaning(s), _READ * max(map(len, s.stop), default=0) + _READ
+    for i, token in enumerate(ids[:room]):
+        # An id outside the vocabulary ends nothing; it is refused when it is written down.
+        bits = int(meaning[token]) if 0 <= token < len(meaning) else 0
+        if bits & EOS:
+            return End(i + 1, "eos")
+        fired = tables.fired([*written[-reach:], *ids[: i + 1]], s.stop) if bits & MAYBE else ""
+        if fired or bits & STOP:
+            return End(i + 1, "stop", fired)
+    return End(room, "length") if len(ids) >= room else End(len(ids))
+
+
+# Lets work in until it is closed; closing waits until everything inside has left.
+
+
+class Turnstile:
+    """Several may close it, each opens it again; it lets in while nobody holds it closed."""
+
+    def __init__(self) -> None:
+        self._closed = 0
+        self._inside = 0
+        self._changed = asyncio.Event()
+
+    async def __aenter__(self) -> None:
+        while self._closed:
+            await self._change()
+        self._inside += 1
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inside -= 1
+        self._tell()
+
+    async def close(self) -> None:
+        """Let nobody in any more and wait until nobody is inside; who is cancelled while waiting has closed nothing."""
+        self._closed += 1
+        try:
+            while self._inside:
+                await self._change()
+        except BaseException:
+            self.open()
+            raise
+
+    def open(self) -> None:
+        """Take one closing back."""
+        self._closed -= 1
+        self._tell()
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _change(self) -> None:
+        await self._changed.wait()
+
 
 _SEEDS = (1 << 63) - 1
 TOGETHER = 32

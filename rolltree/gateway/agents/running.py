@@ -23,7 +23,7 @@ from rolltree.gateway.agents.door import Door, WaitingCall
 from rolltree.gateway.agents.limits import AgentLimits, check_sandbox, refused
 from rolltree.gateway.agents.outside import Outside
 from rolltree.gateway.answer import CallAnswer
-from rolltree.task.foreign.locate import locate
+from rolltree.task.foreign.parts import locate
 from rolltree.task.foreign.threads import beside
 from rolltree.task.items import TaskError
 

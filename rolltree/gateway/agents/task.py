@@ -29,8 +29,7 @@ from rolltree.gateway.contexts import ContextPrompt, Contexts
 from rolltree.gateway.template import Plain, Template, template_of
 from rolltree.task.data.chat import specials
 from rolltree.task.data.functions import MESSAGES
-from rolltree.task.foreign.episode import Episode, Foreign, Heard, unsaid
-from rolltree.task.foreign.seat import Stable
+from rolltree.task.foreign.episode import Episode, Foreign, Heard, Stable, unsaid
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item, Said, Split, Task, Verdict

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rolltree.generate.judge.protocol import Judge, JudgeError, Opinion, Question, fitting
-from rolltree.tree.atomic import naming
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.atomic import naming
+from rolltree.tree.store.values import read_json
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rolltree.control.brief import brief
-from rolltree.generate.judge.parse import number_in, word_in
-from rolltree.generate.judge.protocol import JudgeError, Opinion, Question, hand_of
+from rolltree.generate.judge.protocol import JudgeError, Opinion, Question, hand_of, number_in, word_in
 from rolltree.generate.random import mix
 from rolltree.generate.roles import About
 from rolltree.tree.node import Array

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rolltree.generate.judge.protocol import JudgeError, Opinion, Question, hand_of
-from rolltree.tree.atomic import new_path
+from rolltree.tree.store.atomic import new_path
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand

@@ -8,6 +8,7 @@ because something broke or was not paid. Neither is ever a zero.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
@@ -15,10 +16,35 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 import numpy as np
 
 from rolltree.errors import RolltreeError
+from rolltree.generate.random import lineage, mix
+from rolltree.generate.setting import Gone, attempt
+from rolltree.generate.signals import features
 from rolltree.tree import Node, Tree
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
+
+
+# What a judge's text says: strict readers, for which a text that says two things says nothing.
+
+NOT_SAID = float("nan")
+
+
+def number_in(text: str, least: float, most: float) -> float:
+    """The one number of a text, as a share of the scale; NaN where there is none, several, or one off the scale."""
+    found = re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.]*\d)", text)
+    if len(set(found)) != 1:
+        return NOT_SAID
+    value = float(found[0])
+    return (value - least) / (most - least) if least <= value <= most else NOT_SAID
+
+
+def word_in(text: str, words: tuple[str, ...]) -> int | None:
+    """Which one of some words stands in a text; None where none does or several do. Longer words hide shorter ones."""
+    order = sorted(words, key=len, reverse=True)
+    found = set(re.findall("|".join(rf"(?<!\w){re.escape(word)}(?!\w)" for word in order), text))
+    return words.index(found.pop()) if len(found) == 1 else None
+
 
 T = TypeVar("T")
 
@@ -110,3 +136,85 @@ def fitting(judge: Judge, questions: Sequence[Question], said: Sequence[Opinion]
 def abstained(opinion: Opinion) -> bool:
     """Whether a judge answered and said nothing: every number is NaN."""
     return opinion is not None and bool(np.isnan(np.asarray(opinion, np.float64)).all())
+
+
+# What a strategy records: what it wants, and where it has a judge, what that judge reads.
+
+
+class _Wants(Protocol):
+    @property
+    def want(self) -> frozenset[str]: ...
+
+
+class _Judges(Protocol):
+    @property
+    def judge(self) -> Judge: ...
+
+
+class Recorded:
+    """Of a strategy that names its extras (`want`): the engine's features behind them."""
+
+    __slots__ = ()
+
+    @property
+    def needs(self: _Wants) -> frozenset[str]:
+        """What is recorded."""
+        return features(self.want)
+
+
+class ReadsJudge(Recorded):
+    """Of a strategy with one `judge`: it records what that reads."""
+
+    __slots__ = ()
+
+    @property
+    def want(self: _Judges) -> frozenset[str]:
+        """Extras that the judge reads."""
+        return self.judge.want
+
+
+# How a strategy asks a judge: paid from the budget, with a time limit and tries, and what broke counted.
+
+
+async def ask_judge(
+    hand: Hand, judge: Judge, questions: Sequence[Question], about: str, rng: np.random.Generator | None
+) -> list[Opinion]:
+    """See `Hand.judge`. Its chance belongs to the judge and to what it reads, not to when it is asked."""
+    cost = [judge.calls(len(question)) for question in questions]
+    paid, calls = 0, 0
+    while paid < len(questions) and (not cost[paid] or hand.budget.take("judge_calls", cost[paid])):
+        calls += cost[paid]
+        paid += 1
+    if paid < len(questions):
+        hand.event(
+            "budget", None, f"{paid} of {len(questions)} questions about {about} could be paid", judge=judge.name
+        )
+    asked = questions[:paid]
+    patience, drawn = hand.setting.patience, rng
+    if drawn is None:
+        drawn = hand.rng.child("judge", judge.name, _key(asked) if calls else 0).generator()
+    state = drawn.bit_generator.state
+
+    async def once() -> list[Opinion]:
+        drawn.bit_generator.state = state  # a second try draws what the first one did
+        return fitting(judge, asked, await judge(hand, asked, drawn))
+
+    try:
+        said = await attempt(f"judging {about}", once, patience, patience.judge_seconds, on_retry=hand.retried(None))
+    except Gone as gone:
+        hand.event("fail", None, str(gone), error=type(gone.cause).__name__, tries=gone.tries, judge=judge.name,
+                   questions=len(asked))  # fmt: skip
+        said = [None] * len(asked)
+    else:
+        if calls:
+            hand.event("note", None, f"judged {about}", judge=judge.name, questions=len(asked), calls=calls,
+                       abstained=sum(map(abstained, said)), failed=sum(one is None for one in said))  # fmt: skip
+    return [*said, *([None] * (len(questions) - paid))]
+
+
+def _key(questions: Sequence[Question]) -> int:
+    """What is read, by its place in the trees."""
+    return mix(*(
+        name for question in questions for entry in question
+        for name in (entry.tree.id, lineage(entry.tree, entry.node), len(entry.tree.prefix(entry.node)))
+    ))  # fmt: skip

@@ -6,11 +6,10 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Literal
 
-from rolltree.generate.decide import decide, grades
+from rolltree.generate.choose import decide, grades
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.judge.protocol import Judge
-from rolltree.generate.judge.recorded import ReadsJudge
+from rolltree.generate.judge.protocol import Judge, ReadsJudge
 from rolltree.generate.search.steps import finished
 from rolltree.generate.turns import play
 from rolltree.tree import Tree

@@ -13,20 +13,33 @@ from typing import Literal
 
 import numpy as np
 
-from rolltree.generate.decide import decide, grades
+from rolltree.generate.choose import decide, grades
 from rolltree.generate.hand import Hand
+from rolltree.generate.judge.head import load_head
 from rolltree.generate.judge.measured import Confidence
-from rolltree.generate.judge.protocol import Judge
-from rolltree.generate.judge.recorded import Recorded
+from rolltree.generate.judge.protocol import Judge, JudgeError, Recorded
 from rolltree.generate.requests import SamplingOptions
+from rolltree.generate.scorers import Verified
 from rolltree.generate.search.backup import Backup, MeanBackup
 from rolltree.generate.search.graph import Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import search, streams
-from rolltree.generate.search.moves import ComposedMove, only
 from rolltree.generate.search.queues import BestFirst, Stack
-from rolltree.generate.search.select import UCT, Descend, ScheduleRamp, Select, once
+from rolltree.generate.search.select import UCT, ComposedMove, Descend, ScheduleRamp, Select, once, only
 from rolltree.generate.turns import play, stretch
 from rolltree.tree import Node, Tree
+
+# What a node of a search is worth: judges by name.
+
+
+def judge_of(worth: str) -> Judge:
+    """The judge that recipes call so: path, step, least (confidence), verifier, or head:FILE (a trained step head)."""
+    if worth in ("path", "step", "least"):
+        return Confidence(worth)
+    if worth == "verifier":
+        return Verified(Confidence())
+    if worth.startswith("head:"):
+        return load_head(worth.removeprefix("head:"))
+    raise JudgeError(f"worth={worth!r} is none of path, step, least, verifier and head:FILE")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,26 +5,30 @@ from __future__ import annotations
 from rolltree.metrics.metric import Metric
 
 POOL = "cluster.hub:Health.numbers"
-SPENT, ALLOCATION, PROBE = "train.totals:RunTotals.add", "rollout.allocation:allocation", "control.probe:in_flight"
+SPENT, ALLOCATION, PROBE = (
+    "training.step_metrics:RunTotals.add",
+    "rollout.underway:allocation",
+    "control.probe:in_flight",
+)
 METRICS = (
     Metric("budget/decoded", "tokens", "Tokens decoded in the step, each prefix once.", SPENT),
-    Metric("budget/decoded_total", "tokens", "Tokens decoded since the run began.", "train.loop:Loop.step"),
+    Metric("budget/decoded_total", "tokens", "Tokens decoded since the run began.", "training.loop:Loop.step"),
     Metric("budget/prefilled", "tokens", "Tokens the engine read as context.", SPENT),
     Metric("budget/leaves", "rollouts", "Rollouts that the step's budget paid for.", SPENT),
     Metric("budget/env_steps", "count", "Steps of environments.", SPENT, sparse=True),
     Metric("budget/judge_calls", "count", "Calls of judges.", SPENT, sparse=True),
     Metric("budget/role/<role>", "tokens", "Tokens that a role read and wrote beside the rollouts: a judge, a digest.",
            SPENT, sparse=True),
-    Metric("budget/trained", "tokens", "Tokens with a weight in the loss.", "train.step:Learner.step"),
+    Metric("budget/trained", "tokens", "Tokens with a weight in the loss.", "training.step:Learner.step"),
     Metric("budget/packed", "tokens", "Tokens the trainer reads for them, shared prefixes once.",
-           "train.step:Learner.step"),
+           "training.step:Learner.step"),
     Metric("budget/flops", "count",
            "Estimated operations: 2 a weight and token read or sampled, 6 a token trained in each epoch.",
-           "train.loop:Loop.step"),
+           "training.loop:Loop.step"),
     Metric("budget/epoch", "number", "How often the training items have been gone through, where they are finite.",
            "rollout.cursor:Cursor"),
-    Metric("budget/decoded_per_leaf", "tokens", "Tokens decoded per rollout.", "lab.train_runner:read_run", "lower"),
-    Metric("budget/env_steps_per_leaf", "count", "Steps of environments per rollout.", "lab.train_runner:read_run",
+    Metric("budget/decoded_per_leaf", "tokens", "Tokens decoded per rollout.", "compare.train_runner:read_run", "lower"),
+    Metric("budget/env_steps_per_leaf", "count", "Steps of environments per rollout.", "compare.train_runner:read_run",
            "lower"),
     Metric("budget/tokens_pruned", "tokens", "Tokens of branches that were pruned whole.",
            "metrics.usage:lost_tokens", "lower", sparse=True),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
-SUMMARY = "train.evaluate:summary"
+SUMMARY = "training.evaluate:summary"
 METRICS = (
     Metric("eval/pass@<k>", "share",
            "Chance that at least one of k samples of a held-out item is right (unbiased estimate); with `_low` and "
@@ -15,5 +15,5 @@ METRICS = (
     Metric("eval/length", "tokens", "Policy tokens of a sample.", SUMMARY),
     Metric("eval/failed", "rollouts", "Samples that failed; they count in no rate.", SUMMARY, "lower"),
     Metric("eval/decoded", "tokens", "Tokens decoded by the evaluation; no budget pays for them.",
-           "train.evaluate:evaluate"),
+           "training.evaluate:evaluate"),
 )  # fmt: skip

@@ -43,7 +43,7 @@ METRICS = (
     Metric("reward/vote_wrong", "share", "Share of the prompts whose majority answer the verifier calls wrong.",
            "metrics.reward:vote", "lower"),
     Metric("reward/regressed", "share", "Of first attempts that were right, the share whose second attempt is not.",
-           "metrics.waves:waves", "lower", sparse=True),
+           "metrics.reward:waves", "lower", sparse=True),
     Metric("reward/mended", "share", "Of first attempts that were wrong, the share whose second attempt is right.",
-           "metrics.waves:waves", "higher", sparse=True),
+           "metrics.reward:waves", "higher", sparse=True),
 )  # fmt: skip

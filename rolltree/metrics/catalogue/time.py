@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rolltree.metrics.metric import Metric
 
-LAP = "train.loop:Loop.step"
+LAP = "training.loop:Loop.step"
 METRICS = (
     Metric("time/grow", "seconds", "Seconds in which rollouts were grown, or waited for.", LAP),
     Metric("time/credit", "seconds", "Seconds of credit, folding and packing.", LAP),
@@ -14,7 +14,7 @@ METRICS = (
     Metric("time/total", "seconds", "Seconds of all steps since the run began.", LAP),
     Metric("time/processor", "seconds",
            "Processor seconds of the step or evaluation, over all threads of the driver.", LAP),
-    Metric("time/evaluate", "seconds", "Seconds of an evaluation.", "train.loop:Loop.evaluate"),
+    Metric("time/evaluate", "seconds", "Seconds of an evaluation.", "training.loop:Loop.evaluate"),
     Metric("time/idle_load", "share",
            "1 − mean over most requests in flight while rollouts grew: the share of the engine's peak load that was "
            "idle.", "metrics.usage:timing", "lower"),

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rolltree.task.data.think import Think
+from rolltree.task.data.chat import Think
 from rolltree.task.final import NUMBER
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError

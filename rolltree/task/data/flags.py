@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 import tyro
 
-from rolltree.tree.json_text import read_json
+from rolltree.tree.store.values import read_json
 
 Repeated = Annotated[tuple[str, ...], tyro.conf.UseAppendAction]
 

@@ -13,8 +13,7 @@ from typing import Any, cast
 
 from rolltree.task.data.builtin import Ask, Completion, RewardResult
 from rolltree.task.data.printed import cut_prints
-from rolltree.task.foreign.locate import locate
-from rolltree.task.foreign.rewards import number, shown
+from rolltree.task.foreign.parts import locate, number, shown
 from rolltree.task.foreign.threads import awaited, beside
 from rolltree.task.items import TaskError
 

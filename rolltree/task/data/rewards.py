@@ -14,7 +14,7 @@ from pathlib import Path
 from rolltree.errors import did_you_mean
 from rolltree.task.data.builtin import BUILTINS, Ask, Completion
 from rolltree.task.data.functions import function
-from rolltree.task.foreign.rewards import number
+from rolltree.task.foreign.parts import number
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Verdict
 

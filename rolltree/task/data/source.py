@@ -12,7 +12,7 @@ from typing import Any, cast
 from rolltree.policy.hub import hub_answers
 from rolltree.task.items import TaskError, lines_of
 from rolltree.task.sandbox.held_back import hold_back
-from rolltree.tree.json_text import read_json, why_not
+from rolltree.tree.store.values import read_json, why_not
 
 KINDS = (".jsonl", ".json", ".parquet")
 """Endings of files that are data by themselves."""

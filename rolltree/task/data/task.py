@@ -7,21 +7,20 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from rolltree.console import shortened
 from rolltree.task.data.builtin import BUILTINS, Completion
-from rolltree.task.data.chat import Chat, chat_of, specials
+from rolltree.task.data.chat import Chat, chat_of, specials, think_tags
 from rolltree.task.data.chat_tools import ChatState, ChatTools, chat_tools, key, toolbox
 from rolltree.task.data.functions import COLUMNS, MESSAGES, RewardCrashError
 from rolltree.task.data.layouts import Question, question, recognise
 from rolltree.task.data.rewards import reward_sum
 from rolltree.task.data.source import DataRow, read_data
 from rolltree.task.data.split import SplitData, divided, epochs, share
-from rolltree.task.data.think import think_tags
 from rolltree.task.final import final_answer
-from rolltree.task.foreign.messages import text_of
+from rolltree.task.foreign.parts import text_of
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError, check_item
 from rolltree.task.protocol import Item, Reply, Split, Verdict
-from rolltree.visible import shortened
 
 OneOrMore = str | Sequence[str]
 JSONL = "jsonl:"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from rolltree.ownfile import raised
-from rolltree.task.foreign.locate import locate
+from rolltree.registry import raised
+from rolltree.task.foreign.parts import locate
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 Image = NDArray[np.float32]
 JUDGES = Path(__file__).with_name("judges.npz")
-"""Weights of the classifier and the preference head, made by `rolltree.lab.digits.train`."""
+"""Weights of the classifier and the preference head, made by `studies.lab.digits.train`."""
 
 
 @cache

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from rolltree.task.foreign.episode import Episode, Foreign, Heard, unsaid
-from rolltree.task.foreign.messages import Render
+from rolltree.task.foreign.parts import Render
 from rolltree.task.foreign.play import Play, content_of
 from rolltree.task.foreign.starts import StartRows
 from rolltree.task.foreign.threads import awaited

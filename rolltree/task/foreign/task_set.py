@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from rolltree.task.foreign.conversation import Conversation
-from rolltree.task.foreign.messages import Render
+from rolltree.task.foreign.parts import Render
 from rolltree.task.foreign.starts import StartRows
 from rolltree.task.foreign.threads import awaited, beside
 from rolltree.task.foreign.verifiers_parts import (

@@ -16,11 +16,9 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from rolltree.errors import RolltreeError
-from rolltree.task.data.chat import Chat, chat_of
-from rolltree.task.data.think import think_tags
+from rolltree.task.data.chat import Chat, chat_of, think_tags
 from rolltree.task.foreign.episode import Episode, Foreign, Heard
-from rolltree.task.foreign.locate import imported
-from rolltree.task.foreign.rewards import number
+from rolltree.task.foreign.parts import imported, number
 from rolltree.task.foreign.starts import Seeds
 from rolltree.task.items import TaskError, check_item
 from rolltree.task.protocol import Item, Split, Verdict

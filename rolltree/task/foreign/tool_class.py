@@ -15,9 +15,7 @@ from typing import Any, Literal, cast
 
 from rolltree.task.foreign.calls import CallError, Calls, Lines, Tagged, Tools
 from rolltree.task.foreign.episode import Episode, Foreign, Heard
-from rolltree.task.foreign.locate import locate
-from rolltree.task.foreign.messages import text_of
-from rolltree.task.foreign.rewards import UnscorableError, number
+from rolltree.task.foreign.parts import UnscorableError, locate, number, text_of
 from rolltree.task.foreign.starts import Seeds, StartRows, read_rows, row_id
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from rolltree.errors import RolltreeError
-from rolltree.task.foreign.messages import Render, text_of
-from rolltree.task.foreign.rewards import UnscorableError, number
+from rolltree.task.foreign.parts import Render, UnscorableError, number, text_of
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Verdict
 

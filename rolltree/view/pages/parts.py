@@ -13,7 +13,7 @@ from nicegui.element import Element
 from nicegui.elements.mixins.text_element import TextElement
 from nicegui.events import GenericEventArguments
 
-from rolltree.line_colours import LINES, task_colour
+from rolltree.analysis.line_colours import LINES, task_colour
 from rolltree.view.colours import COLOURINGS, Scale
 from rolltree.view.icicle import MARKS, Icicle
 from rolltree.view.runs import Line, smoothed, thinned

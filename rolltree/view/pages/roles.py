@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nicegui import ui
 
-from rolltree.tree.archive import Archive
+from rolltree.tree.store.archive import Archive
 from rolltree.view.pages.parts import Words, heading, says
 from rolltree.view.roles import RoleTree, answers, asked_about, summary
 from rolltree.view.text import Pieces

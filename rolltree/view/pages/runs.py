@@ -10,8 +10,8 @@ from typing import Any
 from fastapi.responses import RedirectResponse
 from nicegui import ui
 
+from rolltree.analysis.line_colours import task_colour
 from rolltree.errors import RolltreeError
-from rolltree.line_colours import task_colour
 from rolltree.view.findings import badge
 from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, frame, shown, watch

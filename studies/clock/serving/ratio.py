@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from rolltree.lab.stats.interval import t_interval
+from rolltree.compare.stats.paired import t_interval
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 import pytest
 
-from rolltree.adapt.data import distinct_items, verl_rows
-from rolltree.adapt.errors import AdaptError
+from rolltree.integrations.data import distinct_items, verl_rows
+from rolltree.integrations.errors import AdaptError
 from rolltree.task.nano.calculator import Calculator
 from rolltree.task.registry import load_task
 

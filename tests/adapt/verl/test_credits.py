@@ -11,8 +11,8 @@ from hypothesis import given as given_batches
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from rolltree.adapt.errors import AdaptError
-from rolltree.adapt.verl import advantage_estimator, given, register_credits, register_objective
+from rolltree.integrations.errors import AdaptError
+from rolltree.integrations.verl import advantage_estimator, given, register_credits, register_objective
 
 
 @st.composite
@@ -77,9 +77,9 @@ def test_registering_without_verl_is_one_sentence(monkeypatch):
     for register in (register_credits, lambda names: register_objective(names[0], names[0])):
         with pytest.raises(AdaptError, match="pip install verl"):
             register(["grpo"])
-    monkeypatch.delitem(sys.modules, "rolltree.adapt.verl.loop", raising=False)
+    monkeypatch.delitem(sys.modules, "rolltree.integrations.verl.loop", raising=False)
     with pytest.raises(AdaptError, match="TreeAgentLoop needs verl"):
-        importlib.import_module("rolltree.adapt.verl.loop")
+        importlib.import_module("rolltree.integrations.verl.loop")
 
 
 def test_advantages_that_are_given_are_taken_as_they_are():

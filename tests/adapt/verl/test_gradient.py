@@ -14,9 +14,9 @@ from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.registry import load_credit
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
-from rolltree.train.backward import StepKnobs
-from rolltree.train.config import Optim
-from rolltree.train.step import Learner
+from rolltree.training.backward import StepKnobs
+from rolltree.training.config import Optim
+from rolltree.training.step import Learner
 from rolltree.tree.table import table
 
 pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed: make test-verl")
@@ -27,8 +27,8 @@ from verl import DataProto
 from verl.trainer.ppo.core_algos import get_policy_loss_fn
 from verl.trainer.ppo.v1.utils import compute_advantage_for_multi_trajectories
 
-from rolltree.adapt.verl import loop as adapter
-from rolltree.adapt.verl import register_credits, register_objective
+from rolltree.integrations.verl import loop as adapter
+from rolltree.integrations.verl import register_credits, register_objective
 from tests.adapt.verl.test_loop import PARAMS, Server, loop_of, row
 
 

@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import rolltree
-from rolltree.adapt.data import distinct_items, verl_rows
-from rolltree.adapt.errors import AdaptError
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sampling
-from rolltree.generate.needs import NeedsError
+from rolltree.generate.strategy import NeedsError
+from rolltree.integrations.data import distinct_items, verl_rows
+from rolltree.integrations.errors import AdaptError
 
 pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason="verl is not installed: make test-verl")
 
@@ -21,8 +21,8 @@ from omegaconf import OmegaConf
 from verl.experimental.agent_loop.agent_loop import AgentLoopMetrics, AgentLoopOutput, DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
-from rolltree.adapt.verl.loop import TreeAgentLoop, TreeOutput
-from rolltree.adapt.verl.server import ServerEngine
+from rolltree.integrations.verl.loop import TreeAgentLoop, TreeOutput
+from rolltree.integrations.verl.server import ServerEngine
 
 TASK = "arithmetic"
 POLICY = rolltree.load("nano")
@@ -181,7 +181,7 @@ def test_verl_makes_the_loop_from_a_configuration():
 
     wrapped = loop_of(Server())
     config = OmegaConf.create({
-        "name": "tree", "_target_": "rolltree.adapt.verl.TreeAgentLoop", "recipe": "grpo", "task": f"{TASK}?level=1",
+        "name": "tree", "_target_": "rolltree.integrations.verl.TreeAgentLoop", "recipe": "grpo", "task": f"{TASK}?level=1",
         "items": 4, "knobs": {"group": 3},
     })  # fmt: skip
     made = hydra.utils.instantiate(

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rolltree.adapt.errors import AdaptError
-from rolltree.adapt.verl import policy_loss, register_objective
-from rolltree.adapt.verl.objectives import row_weights
+from rolltree.integrations.errors import AdaptError
+from rolltree.integrations.verl import policy_loss, register_objective
+from rolltree.integrations.verl.objectives import row_weights
 
 MODES = ("token-mean", "token-sum", "seq-mean-token-sum", "seq-mean-token-sum-norm", "seq-mean-token-mean")
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rolltree.adapt.trl.live import LiveEngine
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.integrations.trl.live import LiveEngine
 from tests.engine.vllm.test_vllm import LOADED, PREFIX, truth
 
 pytestmark = pytest.mark.vllm

@@ -14,7 +14,6 @@ import urllib.request
 import numpy as np
 import pytest
 
-from rolltree.contract.engine import check_running
 from rolltree.control.ledger import Budget
 from rolltree.engine.http import connect
 from rolltree.engine.protocol import Request, Sampling
@@ -22,6 +21,7 @@ from rolltree.engine.segments import SegmentPatience
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.task.registry import load_task
+from rolltree.testing.engine import check_running
 from tests.engine.vllm.test_vllm import LOADED, PREFIX, moved, truth
 
 pytestmark = pytest.mark.vllm

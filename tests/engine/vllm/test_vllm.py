@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.contract.engine import CHECKS, EngineProbe
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.generate.runner import grow
 from rolltree.policy.load import load_model
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.registry import load_task
+from rolltree.testing.engine import CHECKS, EngineProbe
 
 pytestmark = pytest.mark.vllm
 LOADED = load_model("nano")

@@ -7,8 +7,8 @@ import pytest
 
 from rolltree.control.ledger import Budget
 from rolltree.gateway.agents.task import AgentTask
+from rolltree.generate.aside import ASIDE
 from rolltree.generate.independent import Independent
-from rolltree.generate.join import ASIDE
 from rolltree.task.protocol import Item, Verdict, spoken_by
 from tests.gateway.policies import caller
 from tests.gateway.test_agents import grown

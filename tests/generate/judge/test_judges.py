@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat
-from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.control.ledger import Budget, Limits
 from rolltree.credit.registry import load_credit
 from rolltree.engine.tabular import TabularEngine
@@ -25,13 +23,14 @@ from rolltree.generate.judge.calibration import auc, brier, compared, correlatio
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.panel import Fitted, Panel, aggregated, dawid_skene, fit
-from rolltree.generate.judge.parse import number_in, word_in
-from rolltree.generate.judge.protocol import Entry, JudgeError, Opinion, Question, at_once, entries
+from rolltree.generate.judge.protocol import Entry, JudgeError, Opinion, Question, at_once, entries, number_in, word_in
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.judged import JUDGED, Judged, JudgedAgainst, graded
 from rolltree.generate.runner import grow, open_hand
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item
+from rolltree.testing.forests import flat
+from rolltree.testing.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree.tree.table import table
 from rolltree_papers.fapo import FirstError, steps_of

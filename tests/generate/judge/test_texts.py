@@ -9,11 +9,9 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.filter.parts import weighed
 from rolltree.filter.rewards import REBUTTAL, REPLY, RewardError
-from rolltree.filter.weights import weighed
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, JudgeError, at_once
@@ -21,6 +19,8 @@ from rolltree.generate.judged import judged_parts
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
+from rolltree.testing.forests import flat
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree_papers.rebuttal_agent import Blocks, Unlike, Within
 
 PRINTABLE = string.printable

@@ -9,12 +9,12 @@ from math import comb
 import numpy as np
 import pytest
 
-from rolltree.contract.forests import flat
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, JudgeError, Opinion, Question, at_once
 from rolltree.generate.judge.tournament import Bracket, tournament
 from rolltree.generate.judge.votes import Votes, winner
+from rolltree.testing.forests import flat
 
 P = 0.3
 

@@ -14,10 +14,19 @@ from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.judge.checklist import Checklist
 from rolltree.generate.judge.protocol import Entry, JudgeError
 from rolltree.generate.runner import grow, open_hand
-from rolltree.generate.search.actions import CHECKPOINT, COUNT, DESTRUCTIVE, ENDED, KIND, NAME, repeats, way_back
 from rolltree.generate.search.graph import TRIED, Made, Move, SearchGraph, SearchNode
 from rolltree.generate.search.loop import Moment
-from rolltree.generate.search.proposals import ProposalRules
+from rolltree.generate.search.proposals import (
+    CHECKPOINT,
+    COUNT,
+    DESTRUCTIVE,
+    ENDED,
+    KIND,
+    NAME,
+    ProposalRules,
+    repeats,
+    way_back,
+)
 from rolltree.task.protocol import ActionAbout, Item, Reply, Split, Verdict
 from rolltree.tree import Forest
 from rolltree_papers.weboperator import AGREED, FULL, VOID, ActionQueue, OperatedActions, OperatorRules

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 
 from rolltree.analysis.step_rows import RowRules, sft_rows
-from rolltree.contract.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.control.ledger import Budget
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.runner import grow
 from rolltree.generate.search.attempts import OperatorTexts
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.testing.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree.tree.references import references
 from rolltree.tree.steps import STEP_VALUE, THOUGHT

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rolltree.contract.tiny import SpellTask, tiny_engine
 from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree_papers.ets import StepSearch
 from rolltree_papers.mars2 import Attempts, Prior

@@ -7,13 +7,13 @@ from itertools import islice
 
 import pytest
 
-from rolltree.contract.tiny import SpellTask, Walk, tiny_engine
-from rolltree.generate.choice import choice
+from rolltree.generate.choose import choice
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Task
+from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest
 
 

@@ -6,11 +6,11 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from rolltree.lab.nano.corpus import NOISE, corpus, demonstrations, document
-from rolltree.lab.nano.tokenizer import CHARACTERS, CharacterCodec, build_tokenizer
-from rolltree.lab.nano.train import IGNORED, PretrainSettings, batches, build_model
 from rolltree.task.items import split_of
 from rolltree.task.registry import NANO
+from studies.lab.nano.corpus import NOISE, corpus, demonstrations, document
+from studies.lab.nano.tokenizer import CHARACTERS, CharacterCodec, build_tokenizer
+from studies.lab.nano.train import IGNORED, PretrainSettings, batches, build_model
 
 CODEC = CharacterCodec(build_tokenizer(512))
 

@@ -8,9 +8,9 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from rolltree.lab.nano.corpus import NOISE, demonstrations, document
-from rolltree.lab.nano.tokenizer import CHARACTERS, CharacterCodec, build_tokenizer
 from rolltree.policy.nano import FOLDER
+from studies.lab.nano.corpus import NOISE, demonstrations, document
+from studies.lab.nano.tokenizer import CHARACTERS, CharacterCodec, build_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from rolltree.lab.report import Page, html
-from rolltree.lab.report.branch import chosen_tree
+from rolltree.compare.report import Page, html
+from rolltree.compare.report.branch import chosen_tree
 from rolltree.tree import Node, Tree
-from rolltree.tree.parquet import save_step
+from rolltree.tree.store.parquet import save_step
 
 
 def grown(name, *, deep, rewards=(1.0, 0.0)):

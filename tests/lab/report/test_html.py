@@ -6,7 +6,7 @@ import re
 from base64 import b64decode
 from html.parser import HTMLParser
 
-from rolltree.lab.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, html, write_html
+from rolltree.compare.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, html, write_html
 
 EVIL = "<script>alert(1)</script>&\"'"
 

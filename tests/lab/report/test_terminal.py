@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from rolltree.lab.report import (
+from rolltree.compare.report import (
     Chart,
     Page,
     PlotSeries,

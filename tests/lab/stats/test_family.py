@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from rolltree.lab.stats import (
+from rolltree.compare.stats import (
     Asked,
     Interval,
     benjamini_hochberg,
@@ -14,8 +14,8 @@ from rolltree.lab.stats import (
     nested_interval,
     t_interval,
 )  # fmt: skip
-from rolltree.lab.stats.error import StatsError
-from rolltree.lab.stats.moderated import ENOUGH, variance_prior
+from rolltree.compare.stats.moderated import ENOUGH, variance_prior
+from rolltree.compare.stats.paired import StatsError
 
 
 def test_one_comparison_is_the_plain_t_interval():

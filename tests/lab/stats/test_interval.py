@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from rolltree.lab.stats import bootstrap_interval, clustered_interval, t_interval
-from rolltree.lab.stats.error import StatsError
-from rolltree.lab.stats.student import t_cdf, t_quantile
+from rolltree.compare.stats import bootstrap_interval, clustered_interval, t_interval
+from rolltree.compare.stats.paired import StatsError, t_cdf, t_quantile
 
 TRIALS = 1500
 

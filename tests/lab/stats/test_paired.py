@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from rolltree.lab.stats import holm, holm_alphas, paired_interval, sign_flip_test, t_test
-from rolltree.lab.stats.error import StatsError
+from rolltree.compare.stats import holm, holm_alphas, paired_interval, sign_flip_test, t_test
+from rolltree.compare.stats.paired import StatsError
 
 
 def test_t_test_equals_a_reference():

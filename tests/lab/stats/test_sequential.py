@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from rolltree.lab.stats.error import StatsError
-from rolltree.lab.stats.sequential import look_levels, sequential_holm
+from rolltree.compare.stats.paired import StatsError
+from studies.lab.sequential import look_levels, sequential_holm
 
 
 def test_levels_are_those_of_the_published_boundary():

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from rolltree.lab.stats import TargetReach, first_reach, median_reach, restricted
-from rolltree.lab.stats.error import StatsError
+from rolltree.compare.stats import TargetReach, first_reach, median_reach, restricted
+from rolltree.compare.stats.paired import StatsError
 
 
 def test_crossing_lies_on_the_line_between_measurements():

@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rolltree.lab.stats import Interval, describe, judge, paired_interval, rule_table
-from rolltree.lab.stats.error import StatsError
-from rolltree.lab.stats.verdict import GAIN
+from rolltree.compare.stats import Interval, describe, judge, paired_interval, rule_table
+from rolltree.compare.stats.paired import StatsError
+from rolltree.compare.stats.verdict import GAIN
 
 
 def around(low, high, n=5):

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from rolltree.lab.trace import Trace
+from rolltree.compare.trace import Trace
 from studies.nano.learn import BUDGETS, LearnSettings, write
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.compare.trace import LabError
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.lab.nano.measure import measure
-from rolltree.lab.nano.tokenizer import CHARACTERS
-from rolltree.lab.trace import LabError
 from rolltree.task.nano import Arithmetic, Grid, Lookup, solve
+from studies.lab.nano.measure import measure
+from studies.lab.nano.tokenizer import CHARACTERS
 from studies.nano.table import MARK, write
 
 CODEC = Letters("".join(CHARACTERS), eos_id=len(CHARACTERS))

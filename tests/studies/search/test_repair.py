@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.objective.shaped import ShapedForced
+from rolltree.objective.forced import ShapedForced
 from rolltree.tree.steps import solved
 from studies.search.repair import REPAIR, STEPS, Reader, grown, trained, varied
 from tests.objective.test_hint import hinted

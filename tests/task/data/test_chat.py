@@ -9,7 +9,7 @@ from rolltree.task.data.chat import Chat
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
-from rolltree.train.prompt import prompt_of
+from rolltree.training.prompt import prompt_of
 from tests.task.data.toy import CHATML, HERMES, LLAMA, rows, sums, tokenizer
 
 

@@ -6,11 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.task.data.functions import COLUMNS, MESSAGES
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import about, distinct
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 from tests.task.data.toy import rows, sums
 
 

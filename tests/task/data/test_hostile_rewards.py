@@ -12,10 +12,10 @@ import rolltree
 from rolltree.doctor import examine
 from rolltree.metrics.log import read_metrics
 from rolltree.task.data.functions import RewardCrashError
-from rolltree.task.foreign.rewards import UnscorableError
+from rolltree.task.foreign.parts import UnscorableError
 from rolltree.task.protocol import Task
 from rolltree.task.registry import load_task
-from rolltree.train.config import TrainError
+from rolltree.training.config import TrainError
 from tests.task.data.toy import rows
 
 FUNCTIONS = """

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from rolltree.task.data.think import Think, think_tags
+from rolltree.task.data.chat import Think, think_tags
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
 from tests.task.data.toy import rows

@@ -12,10 +12,10 @@ from rolltree.cluster.resume import ending
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.local.stops import StopTables
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.engine.segments.ends import End, find_end, foreseen
+from rolltree.engine.segments.writer import End, find_end, foreseen
+from rolltree.generate.decode import straddling_stop
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
-from rolltree.generate.stops import straddling_stop
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.load import LoadedModel
 from rolltree.task.foreign.calls import Tagged

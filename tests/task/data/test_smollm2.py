@@ -7,7 +7,7 @@ from rolltree.policy.models import model_folder, present
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
-from rolltree.train.prompt import prompt_of
+from rolltree.training.prompt import prompt_of
 from tests.task.data.toy import sums
 
 pytestmark = pytest.mark.model

@@ -7,13 +7,13 @@ import re
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.control.ledger import Limits
 from rolltree.generate.independent import Independent
-from rolltree.generate.needs import check_needs
 from rolltree.generate.runner import grow, open_hand
+from rolltree.generate.strategy import check_needs
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 from tests.task.foreign.worlds import scripted
 
 vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed: pip install 'rolltree[verifiers]'")

@@ -7,11 +7,11 @@ import sys
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 from tests.task.foreign.worlds import scripted
 
 vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed: pip install 'rolltree[verifiers]'")

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
@@ -15,6 +14,7 @@ from rolltree.policy.codec import HFCodec
 from rolltree.task.data.chat import Chat
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 from rolltree_papers.poly_ppo import Vines
 from tests.task.data.toy import CHATML, LLAMA, tokenizer
 from tests.task.foreign.worlds import scripted

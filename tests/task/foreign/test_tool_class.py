@@ -8,17 +8,17 @@ from itertools import islice
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
-from rolltree.generate.needs import NeedsError
-from rolltree.generate.patience import Patience
 from rolltree.generate.runner import grow, open_hand
+from rolltree.generate.setting import Patience
+from rolltree.generate.strategy import NeedsError
 from rolltree.task.foreign.calls import CallError, Lines, Tagged
-from rolltree.task.foreign.rewards import UnscorableError
+from rolltree.task.foreign.parts import UnscorableError
 from rolltree.task.foreign.tool_class import ToolClass, tools_of
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 from rolltree_papers.poly_ppo import Vines
 from tests.task.foreign.worlds import Counter, Locked, scripted
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.control.order import Written
 from rolltree.credit.registry import load_credit
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.given import Given
+from rolltree.generate.forced import Given
 from rolltree.generate.runner import grow
 from rolltree.task.items import TaskError
 from rolltree.task.nano import NanoTask, play
 from rolltree.task.nano.chained import ChainDesk
 from rolltree.task.protocol import Item, Reply
 from rolltree.task.registry import load_task
+from rolltree.testing import task as contract
 from rolltree.tree.table import table
 
 

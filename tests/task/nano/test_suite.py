@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from rolltree.contract import task as contract
 from rolltree.task.items import TaskError
 from rolltree.task.nano import NanoTask, play, solve
 from rolltree.task.registry import NANO, load_task
+from rolltree.testing import task as contract
 
 CASES = [(info.name, level) for info in NANO.values() for level in info.levels]
 GARBAGE = [

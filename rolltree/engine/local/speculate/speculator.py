@@ -12,12 +12,12 @@ from torch import Tensor
 
 from rolltree.engine.local.batch import DecodeBatch
 from rolltree.engine.local.run import LocalRun
+from rolltree.engine.local.sampling import uniforms
 from rolltree.engine.local.speculate.control import GuessControl
 from rolltree.engine.local.speculate.drafter import REACH, DraftAsk, Drafter, Lead, Seen
 from rolltree.engine.local.speculate.shapes import Growth, GuessShape, Space
 from rolltree.engine.local.speculate.spec import Speculation, Target
 from rolltree.engine.local.speculate.tree import Drafts, DraftTree, Guess, Ints
-from rolltree.engine.local.streams import uniforms
 from rolltree.policy.decoder import TokenTree
 from rolltree.policy.slab import Slab
 

@@ -1,1 +1,0 @@
-"""Attacks on Rolltree: seeded, resumable, counted. `python -m attack --help`, or `make attack`."""

@@ -1,0 +1,270 @@
+"""The folder of a run: what a stranger finds there, and who may write in it."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import platform
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, cast
+
+import rolltree
+from rolltree.console import visible
+from rolltree.metrics.log import read_metrics
+from rolltree.task.sandbox.held_back import hold_back
+from rolltree.training.config import TrainError
+from rolltree.training.progress import TRACKERS
+from rolltree.tree.store.atomic import new_file, set_partial
+from rolltree.tree.store.values import read_json
+
+# Who may write in a run's folder: a lock of the system's, held by the process itself.
+#
+# The system gives it back when the process ends, however it ends; no clock, process number or host name decides.
+
+LOCK = "in-use.json"
+_TAKEN = (errno.EWOULDBLOCK, errno.EACCES)
+
+
+class FolderLock:
+    """Held from the moment it is made until `release`; a folder that another process holds is a TrainError."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / LOCK
+        self._handle = -1
+        while self._handle < 0:
+            self._handle = self._take(folder)
+        told = json.dumps({"pid": os.getpid(), "host": platform.node()})
+        os.ftruncate(self._handle, 0)
+        os.write(self._handle, told.encode())
+        # A child that is forked and outlives this process would otherwise go on holding the folder.
+        os.register_at_fork(after_in_child=self._forget)
+
+    def release(self) -> None:
+        """Let others in. The file goes while it is still locked, so nobody can hold a file that is not there."""
+        if self._handle >= 0:
+            self._file.unlink(missing_ok=True)
+            self._forget()
+
+    def _take(self, folder: Path) -> int:
+        handle = os.open(self._file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Whoever let go in between has removed the file that is open here; the name may be another file by now.
+            if os.fstat(handle).st_nlink and os.path.samestat(os.fstat(handle), os.stat(self._file)):
+                return handle
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            looked_at = error.errno in _TAKEN and _shared(handle)
+            os.close(handle)
+            if looked_at:
+                return -1
+            if error.errno in _TAKEN:
+                raise TrainError(
+                    f"{folder} is in use by {_holder(self._file)}; wait for it, stop it, or choose another folder"
+                ) from None
+            raise TrainError(
+                f"{folder} cannot be locked ({error.strerror}), so two runs could write in it at once; choose a folder "
+                "on a file system with locks"
+            ) from error
+        os.close(handle)
+        return -1
+
+    def _forget(self) -> None:
+        if self._handle >= 0:
+            handle, self._handle = self._handle, -1
+            os.close(handle)
+
+
+def _holder(file: Path) -> str:
+    """Who holds a lock, for people."""
+    try:
+        told: dict[str, Any] = read_json(file.read_text())
+        return f"process {int(told['pid'])}" + (f" on {told['host']}" if told["host"] != platform.node() else "")
+    except (ValueError, KeyError, TypeError, OSError):
+        return "another process"
+
+
+def held(folder: Path) -> bool:
+    """Whether a process writes in a run's folder now. A look that falls on a start does not turn the start away."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return False
+    try:
+        return not _shared(handle)
+    finally:
+        os.close(handle)
+
+
+def _shared(handle: int) -> bool:
+    """Whether a lock can be shared now: nobody holds it, or only those who look."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+CONFIG = "config.json"
+SAVED = ": saved step-"
+"""What the log says of every checkpoint."""
+README_NAME = "README.md"
+TITLE = "# A training run of Rolltree"
+README = (
+    TITLE
+    + """
+
+{title}
+
+| file | what it is |
+|---|---|
+| `config.json` | every knob, the seeds, the versions of what ran and a digest of the source |
+| `metrics.jsonl` | a line per step and evaluation (docs/metrics.md), `failures` and `warnings`; `kind` says which |
+| `prompt.json` | the first prompt as the model sees it, token by token |
+| `metrics.parquet` | the same as a table, once the run has ended |
+| `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.store.parquet.load`, or any Parquet reader |
+| `checkpoints/step-NNNNNN/` | a Hugging Face model folder plus `training.pt`, from which the run continues exactly |
+| `findings.jsonl` | where the doctor watched: a line for every finding that appeared or went |
+| `offending/` | only after a loss left all bounds: the batch that did it |
+| `log.txt` | what was printed |
+
+Leaves are accounted for in every line: `rollout/submitted` = `rollout/trained` + `rollout/kept` + `rollout/dropped` +
+`rollout/running`.
+
+Continue with the same command and `--resume`. Load the latest model with
+`transformers.AutoModelForCausalLM.from_pretrained("checkpoints/step-NNNNNN")`, or, where adapters were trained on
+adapters, with `rolltree.policy.load.load_model`, which follows them down to the whole model.
+"""
+)
+
+
+class RunFolder:
+    """An output folder held by this process until `close`."""
+
+    def __init__(self, path: Path | str, *, resume: bool = False) -> None:
+        self.path = Path(path)
+        hold_back(path)
+        used = (self.path / CONFIG).exists()
+        if used and not resume:
+            raise TrainError(f"{self.path} already holds a run; resume it (--resume) or choose another folder")
+        if resume and not used:
+            raise TrainError(f"{self.path} holds no run to resume; start one without --resume")
+        if self.path.is_dir() and not used and self._strange():
+            raise TrainError(f"{self.path} is not empty and holds no run; choose another folder")
+        self.path.mkdir(parents=True, exist_ok=True)
+        self._lock = FolderLock(self.path)
+        if not resume and (self.path / CONFIG).exists():
+            self._lock.release()
+            raise TrainError(f"{self.path} was taken by another run just now; choose another folder")
+
+    @property
+    def metrics(self) -> Path:
+        """The metrics file."""
+        return self.path / "metrics.jsonl"
+
+    @property
+    def forests(self) -> Path:
+        """Where rollouts are saved."""
+        return self.path / "forests"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where checkpoints are saved."""
+        return self.path / "checkpoints"
+
+    def describe(self, title: str, config: Mapping[str, Any]) -> None:
+        """Write config.json, which makes it the folder of a run, and README.md, unless they are there."""
+        if not (self.path / CONFIG).exists():
+            with new_file(self.path / CONFIG) as sink:
+                json.dump({**config, "ran_on": surroundings()}, sink, indent=2, default=plain)
+        if not (self.path / README_NAME).exists():
+            with new_file(self.path / README_NAME) as sink:
+                sink.write(README.format(title=visible(title)))
+
+    def config(self) -> dict[str, Any]:
+        """What config.json says."""
+        try:
+            told: Any = read_json((self.path / CONFIG).read_text(encoding="utf-8"))
+        except ValueError:
+            told = None
+        known = cast("dict[str, Any]", told) if isinstance(told, dict) else {"train": None}
+        if not isinstance(known.get("train", {}), dict):
+            raise TrainError(f"{self.path / CONFIG} cannot be read; the run cannot be resumed")
+        return known
+
+    def check_beginning(self) -> None:
+        """Refuse to begin again where checkpoints were saved and are gone: what was measured since would be lost."""
+        if not self.metrics.is_file():
+            return
+        done = max((int(line["step"]) for line in read_metrics(self.metrics) if line.get("kind") == "train"), default=0)
+        every = self.config().get("train", {}).get("checkpoint_every") or 0
+        log = self.path / "log.txt"
+        told = log.is_file() and SAVED in log.read_text(encoding="utf-8", errors="replace")
+        if told or 0 < every < done:
+            raise TrainError(
+                f"{self.path} has {done} steps and their checkpoints are gone; put them back into {self.checkpoints}, "
+                "or begin again at step 0 with fallback=True (--fallback), which drops those steps"
+            )
+
+    def close(self) -> None:
+        """Let others use the folder."""
+        self._lock.release()
+
+    def _strange(self) -> list[Path]:
+        """What lies in the folder besides what a run leaves that was killed before it had a configuration."""
+        ours = {LOCK, README_NAME, *(set_partial(self.path / name).name for name in (README_NAME, CONFIG)), *TRACKERS}
+        return [p for p in self.path.iterdir() if p.name not in ours or (p.name == README_NAME and not _ours(p))]
+
+
+def _ours(readme: Path) -> bool:
+    with readme.open("rb") as file:
+        return file.read(len(TITLE)) == TITLE.encode()
+
+
+def surroundings() -> dict[str, Any]:
+    """Versions, machine and a digest of this package's source."""
+    import torch
+
+    packages = ("rolltree", "torch", "transformers", "numpy", "pyarrow", "peft")
+    return {
+        "versions": {name: found for name in packages if (found := _version(name))},
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}",
+        "threads": torch.get_num_threads(),
+        "source": source_digest(),
+    }
+
+
+def source_digest() -> str:
+    """Digest of all Python files of the package: two runs with the same one ran the same code."""
+    root = Path(rolltree.__file__).parent
+    digest = blake2b(digest_size=16)
+    for file in sorted(root.rglob("*.py")):
+        digest.update(str(file.relative_to(root)).encode())
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def plain(value: Any) -> Any:
+    """A JSON form of knobs: dataclasses by field, sets sorted, anything else by its repr."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {"is": type(value).__name__, **asdict(value)}
+    if isinstance(value, (set, frozenset)):
+        return sorted(cast(set[Any], value), key=str)
+    # Where something lies in memory is no knob, and another in every process.
+    return str(value) if isinstance(value, Path) else re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return ""
