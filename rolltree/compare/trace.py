@@ -1,7 +1,7 @@
 """A trained run as the lab reads it: measurements along its costs, and what each held-out item got at the end.
 
-Nothing here knows how runs are made. `rolltree.compare.train_runner` makes them with the training loop; any other program
-can write the same JSON and be compared, drawn and judged.
+Nothing here knows how runs are made. `rolltree.compare.train_runner` makes them with the training loop; any other
+program can write the same JSON and be compared, drawn and judged.
 """
 
 from __future__ import annotations

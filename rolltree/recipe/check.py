@@ -21,8 +21,8 @@ ALWAYS = frozenset({"reward", "logp", "reference", "previous", "ewma", "forced",
 FROM_TRAINER = frozenset(
     {"root:prior", "action:reference", "action:value", "turn:value_low", "turn:value_high", "turn:value_term"}
 )
-"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.training.readings`). A credit of
-your own that needs the policy to read something meets it itself (`rolltree.credit.advantage.Reading`)."""
+"""Needs of credits that the trainer's memory, reference policy and critic meet (`rolltree.training.readings`). A credit
+of your own that needs the policy to read something meets it itself (`rolltree.credit.advantage.Reading`)."""
 
 
 def check(recipe: Parts, engine: Engine, task: Task) -> None:

@@ -130,7 +130,7 @@ README = (
 | `metrics.jsonl` | a line per step and evaluation (docs/metrics.md), `failures` and `warnings`; `kind` says which |
 | `prompt.json` | the first prompt as the model sees it, token by token |
 | `metrics.parquet` | the same as a table, once the run has ended |
-| `forests/step=N/` | rollouts of a step with every decision: `rolltree.tree.store.parquet.load`, or any Parquet reader |
+| `forests/step=N/` | rollouts of a step with every decision (`rolltree.tree.store.parquet.load`, any Parquet reader) |
 | `checkpoints/step-NNNNNN/` | a Hugging Face model folder plus `training.pt`, from which the run continues exactly |
 | `findings.jsonl` | where the doctor watched: a line for every finding that appeared or went |
 | `offending/` | only after a loss left all bounds: the batch that did it |

@@ -1,4 +1,4 @@
-"""The command: `python -m tests.attack [NAME ...] [--seed S] [--cases N] [--minutes M] [--only N] [--short] [--out FOLDER]`.
+"""`python -m tests.attack [NAME ...] [--seed S] [--cases N] [--minutes M] [--only N] [--short] [--out FOLDER]`.
 
 Cases that stand in the folder's log already are not run again, so an attack that was stopped goes on. Exit status 1 =
 something that must never happen has happened; the case and the way to run it again are printed.

@@ -1,6 +1,7 @@
-"""What was counted, and under which commit: `tests/attack/results.json`, from which the table in SECURITY.md is written.
+"""What was counted, and under which commit: `tests/attack/results.json`, from which SECURITY.md has its table.
 
-`python -m tests.attack.results COMMIT LOG ...` takes the logs of `python -m tests.attack` into the file and writes the table anew.
+`python -m tests.attack.results COMMIT LOG ...` takes the logs of `python -m tests.attack` into the file
+and writes the table anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Forests on disk: `nodes.parquet` (a row per node), `events.parquet` (a row per event), `trees.parquet` (per tree).
 
 A forest is a folder that appears whole or not at all. A run appends by writing one such folder per step, named so that
-DuckDB, Polars and pandas see the step as a column (`step=12`). `rolltree.tree.store.archive` reads them without objects.
+DuckDB, Polars and pandas see the step as a column (`step=12`). `rolltree.tree.store.archive` reads them without
+objects.
 """
 
 from __future__ import annotations

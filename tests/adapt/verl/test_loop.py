@@ -181,8 +181,8 @@ def test_verl_makes_the_loop_from_a_configuration():
 
     wrapped = loop_of(Server())
     config = OmegaConf.create({
-        "name": "tree", "_target_": "rolltree.integrations.verl.TreeAgentLoop", "recipe": "grpo", "task": f"{TASK}?level=1",
-        "items": 4, "knobs": {"group": 3},
+        "name": "tree", "_target_": "rolltree.integrations.verl.TreeAgentLoop", "recipe": "grpo",
+        "task": f"{TASK}?level=1", "items": 4, "knobs": {"group": 3},
     })  # fmt: skip
     made = hydra.utils.instantiate(
         config, trainer_config=DictConfigWrap(wrapped.config), server_manager=Server(), tokenizer=wrapped.tokenizer,
