@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from rolltree.cli.signals import told_to_end
-from rolltree.console import visible
 from rolltree.errors import FULL, RolltreeError, refused_write, unknown
+from rolltree.visible import visible
 
 VERBS: dict[str, str] = {
     "demo": "train the embedded policy with two recipes and compare them",

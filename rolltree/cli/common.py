@@ -17,11 +17,12 @@ from rich.console import Console
 from rich.table import Table
 
 from rolltree.cli.helptext import help_of, switched
-from rolltree.console import Terminal, visible
+from rolltree.console import Terminal
 from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.knobs.amounts import Tokens
 from rolltree.knobs.values import check_instance
 from rolltree.knobs.varying import schedule
+from rolltree.visible import visible
 
 if TYPE_CHECKING:
     from rolltree.engine.protocol import Sampling

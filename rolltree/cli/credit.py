@@ -13,7 +13,6 @@ from rich.text import Text
 
 from rolltree.analysis.lens import Averaging, Lens
 from rolltree.cli.common import at_least, console, emit, first_name, grid, kept, leading_names, parse
-from rolltree.console import visible
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
 from rolltree.credit.registry import CREDITS, credits, load_credit
@@ -26,6 +25,7 @@ from rolltree.view.decisive import newest_step
 from rolltree.view.lens import flipped_nodes, open_lens, pairs
 from rolltree.view.source import open_source
 from rolltree.view.text import Pieces, pieces_of
+from rolltree.visible import visible
 
 # `rolltree credit NAME NAME … FILE`: several credits on the same rollouts, and the tokens whose sign flips.
 

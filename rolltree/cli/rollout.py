@@ -15,7 +15,6 @@ from typing import Any, Literal, cast
 from rolltree.cli.common import SamplingArguments, at_least, at_most, console, emit, first_name, parse
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed, with_policy
 from rolltree.cli.show import show_prompt, show_tree
-from rolltree.console import visible
 from rolltree.control.ledger import Budget, Limits, Spent
 from rolltree.engine.protocol import Engine
 from rolltree.errors import RolltreeError
@@ -32,6 +31,7 @@ from rolltree.tree import Forest
 from rolltree.tree.store.atomic import check_writable
 from rolltree.tree.store.jsonl import write
 from rolltree.tree.store.parquet import save
+from rolltree.visible import visible
 
 ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
 

@@ -9,9 +9,9 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree as Branch
 
-from rolltree.console import shortened, visible
 from rolltree.tree import Node, Tree
 from rolltree.tree.node import Array
+from rolltree.visible import shortened, visible
 
 if TYPE_CHECKING:
     from rolltree.training.prompt import TokenizedPrompt

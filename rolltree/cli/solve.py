@@ -15,12 +15,12 @@ import tyro
 
 from rolltree.cli.common import SamplingArguments, at_least, at_most, emit, first_name, parse
 from rolltree.cli.placed import asked_task, in_template, with_policy
-from rolltree.console import visible
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.knobs.amounts import Tokens
 from rolltree.recipe.registry import RECIPES
 from rolltree.task.data.flags import DataFlags
+from rolltree.visible import visible
 
 if TYPE_CHECKING:
     from rolltree.recipe.recipe import Parts

@@ -12,9 +12,9 @@ from rich.panel import Panel
 from rich.text import Text
 
 from rolltree.cli.common import at_least, at_most, console, emit, grid, parse
-from rolltree.console import visible
 from rolltree.task.protocol import Task
 from rolltree.task.registry import NANO, PREFIXES, list_tasks, load_task
+from rolltree.visible import visible
 
 ABOUT = """List the tasks, or show one with items of it.
 

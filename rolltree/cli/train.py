@@ -24,7 +24,7 @@ from rolltree.cli.common import (
     varying,
 )  # fmt: skip
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed, with_policy
-from rolltree.console import Terminal, visible
+from rolltree.console import Terminal
 from rolltree.control.plan import Control
 from rolltree.control.registry import CONTROLS
 from rolltree.errors import RolltreeError
@@ -34,6 +34,7 @@ from rolltree.recipe.registry import RECIPES
 from rolltree.recipe.swap import Swapped
 from rolltree.task.data.flags import DataFlags, folder_name
 from rolltree.training.config import LoraKnobs, TrainConfig
+from rolltree.visible import visible
 
 if TYPE_CHECKING:
     from rolltree.recipe.recipe import Recipe

@@ -11,7 +11,6 @@ from pathlib import Path
 from rich.text import Text
 
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, grid, parse
-from rolltree.console import visible
 from rolltree.errors import RolltreeError
 from rolltree.policy.hub import trust_code
 from rolltree.recipe.stored import Given
@@ -21,6 +20,7 @@ from rolltree.view.source import RunSource, open_source
 from rolltree.view.text import pieces_of
 from rolltree.view.whatif import ShownWhatIf, shown_whatif, signed
 from rolltree.view.whatif_saved import SavedWhatIf, beside, saved_whatif, saved_whatifs
+from rolltree.visible import visible
 
 ABOUT = """What if a rollout had gone on otherwise: sample continuations from a place
 in a saved tree, with the weights that wrote it, and see what they are worth and

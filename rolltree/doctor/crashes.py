@@ -8,7 +8,6 @@ from itertools import pairwise
 
 import numpy as np
 
-from rolltree.console import shortened
 from rolltree.doctor.detector import detector
 from rolltree.doctor.finding import Fix, Symptom, agent, option, serving, work
 from rolltree.doctor.levels import WINDOW
@@ -20,6 +19,7 @@ from rolltree.rollout.underway import KIND
 from rolltree.task.protocol import EXPECTED
 from rolltree.tree.node import Array
 from rolltree.tree.table import Bools, Ints
+from rolltree.visible import shortened
 
 # What goes wrong with agents that are programs of their own: told by the forests they leave.
 

@@ -14,10 +14,10 @@ from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from rolltree.console import shortened, visible
 from rolltree.errors import RolltreeError
 from rolltree.gateway.errors import GatewayError
 from rolltree.origins import foreign, same
+from rolltree.visible import shortened, visible
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -66,7 +66,8 @@ class Metric:
     @property
     def module(self) -> str:
         """The whole name of the module that computes it."""
-        return f"rolltree.{self.where.partition(':')[0]}"
+        module = self.where.partition(":")[0]
+        return module if module.startswith("rolltree_") else f"rolltree.{module}"
 
     @property
     def function(self) -> str:

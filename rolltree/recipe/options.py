@@ -11,8 +11,9 @@ from typing import Any
 from rolltree.recipe.recipe import RecipeError
 
 OPTIONS = frozenset({
-    "agent", "answer", "at_once", "betas", "chat", "checkpoint_every", "clip_norm", "cluster", "cluster_engines",
-    "cluster_workers", "control", "decoded", "device", "doctor", "dtype", "end_items", "engine", "engine_precision",
+    "agent", "answer", "at_once", "betas", "chat", "chat_template", "checkpoint_every", "clip_norm", "cluster",
+    "cluster_engines", "cluster_workers", "control",
+    "decoded", "device", "doctor", "dtype", "end_items", "engine", "engine_precision",
     "epochs", "eps", "eval_every", "eval_items", "eval_samples", "fallback", "forests_every", "full_prompt",
     "gradient_checkpointing", "gradient_noise", "held", "help", "holdout", "item_tokens", "items", "items_from", "json",
     "jsonl", "keep_checkpoints", "level", "log_entropy", "lora", "loss_limit", "lr", "lr_floor", "lr_schedule",

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from rolltree.console import shortened
 from rolltree.errors import RolltreeError
 from rolltree.registry import in_file
+from rolltree.visible import shortened
 
 if TYPE_CHECKING:
     from rolltree.credit.advantage import Credit

@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.console import shortened
 from rolltree.control.ledger import Budget, Limits
 from rolltree.engine.protocol import Channel, Engine, Sampling, reads_text
 from rolltree.generate.choose import choice
@@ -24,6 +23,7 @@ from rolltree.metrics.reward import FIRST_WAVE, LAST_WAVE, regression
 from rolltree.rollout.underway import failures, told
 from rolltree.task.protocol import Item, Task
 from rolltree.tree import Forest, Node, Tree
+from rolltree.visible import shortened
 
 
 @dataclass(frozen=True, slots=True)

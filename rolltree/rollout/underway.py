@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rolltree.console import shortened
 from rolltree.control.history import BANDS
 from rolltree.control.order import Delivery
 from rolltree.control.probe import in_flight
 from rolltree.control.schedule import Group, Scheduler
 from rolltree.tree import Tree
+from rolltree.visible import shortened
 
 # Where a plan's budget went: tokens, prompts and rollouts by how hard the prompts are.
 

@@ -18,13 +18,14 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rolltree.console import Terminal, visible
+from rolltree.console import Terminal
 from rolltree.metrics.log import MetricsLog, Tracker
 from rolltree.rollout.underway import KIND, failures, said_of
 from rolltree.task.data.printed import LOG as PRINTED
 from rolltree.training.config import TrainConfig, TrainError
 from rolltree.training.loop import LAPS, RunEvent
 from rolltree.tree.store.atomic import naming
+from rolltree.visible import visible
 
 # Trackers that a run's numbers go to beside its own file: TensorBoard, wandb, trackio.
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, cast
 
 import rolltree
-from rolltree.console import visible
 from rolltree.metrics.log import read_metrics
 from rolltree.task.sandbox.held_back import hold_back
 from rolltree.training.config import TrainError
 from rolltree.training.progress import TRACKERS
 from rolltree.tree.store.atomic import new_file, set_partial
 from rolltree.tree.store.values import read_json
+from rolltree.visible import visible
 
 # Who may write in a run's folder: a lock of the system's, held by the process itself.
 #

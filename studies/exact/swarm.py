@@ -25,7 +25,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats, table
-from rolltree_papers.swarm import FOREIGN, SwarmRecipe
+from rolltree_papers.swarm import FOREIGN, PUBLISHED, SwarmRecipe
 from studies.exact.bandit import softmax
 from studies.lab.claim import Measured
 from studies.prompts.world import PromptWorld, grouped, run
@@ -116,7 +116,7 @@ def trained(seed: int, reads: Reads) -> list[Node]:
                 run(controls[n], node, 1, prompts=PER_ROUND, width=GROUP, history=histories[n], first=number)
             if reads == "its past":
                 for n, folder in enumerate(folders):
-                    shutil.copy(folder / f"node{n}.jsonl", folder / "past.jsonl")
+                    shutil.copy(folder / f"node{n}{PUBLISHED}", folder / f"past{PUBLISHED}")
     return nodes
 
 

@@ -21,8 +21,9 @@ from torch import Tensor
 from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.flow.net import FlowNet
 from rolltree.policy.flow.sde import step
+from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
-from rolltree.policy.precision import integers, rounded_copy
+from rolltree.policy.precision import rounded_copy
 from rolltree.task.digits.rewards import probabilities
 from studies.latents.learn import interval
 

@@ -18,11 +18,12 @@ from rich.tree import Tree as Branch
 from rolltree.cli import main
 from rolltree.cli.common import emit, grid
 from rolltree.cli.show import show_tree
-from rolltree.console import Terminal, visible
+from rolltree.console import Terminal
 from rolltree.training.config import TrainConfig
 from rolltree.training.loop import RunEvent
 from rolltree.training.progress import Reporter
 from rolltree.tree import Tree
+from rolltree.visible import visible
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\x08\r\u202egnp.exe\ud800[bold red]x[/] :smile:"
 STYLE = re.compile(r"\x1b\[[0-9;]*m")

@@ -20,8 +20,9 @@ from rolltree.generate.runner import grow as grow_trees
 from rolltree.objective.batch import ObjectiveError
 from rolltree.objective.paired_field import grades, paired_field
 from rolltree.policy.errors import ModelError
+from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
-from rolltree.policy.precision import integers, matrices, rounded_copy, rounded_state
+from rolltree.policy.precision import matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
 from rolltree.recipe.recipe import Peer, RecipeError
 from rolltree.task.digits.task import Digits

@@ -126,7 +126,7 @@ def test_a_place_that_cannot_be_written_is_refused_in_a_sentence(
     """Before anything is sampled, also for the superuser, whom permissions do not stop."""
     assert main(["train", "grpo", "--task", "arithmetic", "--steps", "1", "--out", place]) == 2
     said = capsys.readouterr().err
-    assert said.startswith(f"rolltree: {place}")
+    assert said.startswith(f"rolltree: out {place} cannot be written (")
     assert said.endswith("; give another place or mend this one\n")
     assert "evaluating" not in said
 

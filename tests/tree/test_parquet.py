@@ -110,7 +110,8 @@ def test_a_save_that_fails_leaves_the_old_forest(tmp_path: Path):
 KILLED_BETWEEN_RENAMES = """
 import os, signal, sys
 from pathlib import Path
-from rolltree.tree import Tree, atomic
+from rolltree.tree import Tree
+from rolltree.tree.store import atomic
 from rolltree.tree.store.parquet import save
 atomic._exchanged = lambda one, other: False
 real = Path.rename

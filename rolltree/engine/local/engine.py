@@ -31,8 +31,9 @@ from rolltree.policy.decode import decoder_of
 from rolltree.policy.decoder import Decoder
 from rolltree.policy.device import HALF, free_memory
 from rolltree.policy.errors import ModelError
+from rolltree.policy.formats import Precision, check_precision
 from rolltree.policy.load import LoadedModel, load_model, read_weights
-from rolltree.policy.precision import Precision, check_precision, linear_weights, rounded_state
+from rolltree.policy.precision import linear_weights, rounded_state
 from rolltree.tree.node import Array, Finish, FloatArray
 
 _GIVES = ("entropy", "entropy:full", "top", "hidden", "score", "greedy", "hook", "embeddings")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from rolltree.console import shortened
 from rolltree.engine.protocol import Sampling
 from rolltree.gateway.errors import GatewayError
 from rolltree.gateway.session import Draw
+from rolltree.visible import shortened
 
 Body = Mapping[str, Any]
 MOST_ANSWERS = 16

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rolltree.console import shortened
 from rolltree.errors import did_you_mean
 from rolltree.gateway.errors import GatewayError
+from rolltree.visible import shortened
 
 Body = Mapping[str, Any]
 BOOKKEEPING = {

@@ -17,10 +17,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rolltree.console import shortened
 from rolltree.task.data.tools import Tool, ToolFailedError
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError
+from rolltree.visible import shortened
 
 STARTING = 30.0
 """Seconds a server may take to start and to say what it has."""

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from rolltree.console import shortened
 from rolltree.task.data.builtin import BUILTINS, Completion
 from rolltree.task.data.chat import Chat, chat_of, specials, think_tags
 from rolltree.task.data.chat_tools import ChatState, ChatTools, chat_tools, key, toolbox
@@ -21,6 +20,7 @@ from rolltree.task.foreign.parts import text_of
 from rolltree.task.foreign.threads import awaited
 from rolltree.task.items import TaskError, check_item
 from rolltree.task.protocol import Item, Reply, Split, Verdict
+from rolltree.visible import shortened
 
 OneOrMore = str | Sequence[str]
 JSONL = "jsonl:"
