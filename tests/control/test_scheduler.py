@@ -279,6 +279,8 @@ def test_an_ask_without_an_answer_is_asked_again() -> None:
     asked = scheduler.on(Woken())
     assert scheduler.on(Woken()) == asked
     assert scheduler.on(Offered(None)) == []
+    for event in (Pressing(False), Woken(), Pressing(False)):  # what is asked at `Woken` is void with the next event
+        scheduler.on(event)
     with pytest.raises(ControlError, match="a group was offered, and none was asked for"):
         scheduler.on(Offered(None))
 
