@@ -2,7 +2,7 @@
 
     python benchmarks/scheduler.py [--flight 1000 10000 100000] [--repeats 3] [--json FILE]
 
-An executor that computes nothing keeps that many rollouts in flight: one ends, in random order, and the scheduler fills
+A driver that computes nothing keeps that many rollouts in flight: one ends, in random order, and the scheduler fills
 its place, forms batches, publishes. A rollout is two operations: started and ended. Every publication interrupts and
 restarts nothing here (engines reload while rollouts run), so the cost is that of the accounts. Rates are per second of
 processor time.
@@ -14,13 +14,34 @@ import argparse
 import random
 import statistics
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from machine import save
 
-from rolltree.control.schedule import Group, Offer, Resume, Rollout, Schedule, Scheduler, Segment, Stop, TopUp
+from rolltree.control.schedule import (
+    Action,
+    Ask,
+    Ended,
+    Event,
+    Offer,
+    Offered,
+    Publish,
+    Published,
+    Resume,
+    Rollout,
+    Schedule,
+    Scheduler,
+    Segment,
+    Settled,
+    Start,
+    Stop,
+    TopUp,
+    Train,
+    Trained,
+    Woken,
+    follow,
+)
 from rolltree.generate.runner import rare_collections
 
 GROUP, BATCH = 8, 64
@@ -38,31 +59,35 @@ class Row:
 
 
 class Nothing:
-    """An executor without engines."""
+    """A driver without engines."""
 
     def __init__(self) -> None:
-        self.flight: list[Rollout] = []
-        self.due: list[str] = []
+        self.flight: list[Rollout[int]] = []
+        self.due: list[Event[int]] = []
 
-    def start(self, rollout: Rollout) -> None:
-        self.flight.append(rollout)
-
-    def abort(self, rollouts: Sequence[Rollout]) -> None:
-        raise RuntimeError(f"{len(rollouts)} rollouts were to be stopped, which this schedule never asks for")
-
-    def train(self, batch: Sequence[Group]) -> None:
-        self.due.append("trained")
-
-    def publish(self, version: int) -> None:
-        self.due.append("published")
+    def act(self, action: Action[int]) -> Event[int] | None:
+        match action:
+            case Start(rollout):
+                self.flight.append(rollout)
+            case Ask(number):
+                return Offered(Offer(number, (GROUP,)))
+            case Train():
+                self.due.append(Trained())
+            case Publish():
+                self.due.append(Published())
+            case Settled():
+                pass
+            case _:
+                raise RuntimeError(f"{action} is asked for, which this schedule never does")
+        return None
 
 
 def rate(flight: int, rollouts: int) -> float:
     """Operations per second with that many in flight, over so many rollouts."""
     nothing, rng = Nothing(), random.Random(0)
     schedule = Schedule(TopUp(flight / GROUP / BATCH), Stop("finished"), Resume(update="run on"))
-    scheduler = Scheduler(schedule, nothing, lambda number: Offer(number, (GROUP,)), BATCH, lambda: 0.0)
-    scheduler.pump()
+    scheduler = Scheduler[int](schedule, BATCH)
+    follow(scheduler, Woken(), nothing.act)
     if len(nothing.flight) < flight - GROUP:
         raise RuntimeError(f"{len(nothing.flight)} rollouts are in flight, not {flight}")
     segments = [Segment(0, 32)]
@@ -72,9 +97,9 @@ def rate(flight: int, rollouts: int) -> float:
         for _ in range(count):
             place = rng.randrange(len(nothing.flight))
             nothing.flight[place], nothing.flight[-1] = nothing.flight[-1], nothing.flight[place]
-            scheduler.ended(nothing.flight.pop(), segments)
+            follow(scheduler, Ended(nothing.flight.pop(), segments), nothing.act)
             while nothing.due:
-                getattr(scheduler, nothing.due.pop(0))()
+                follow(scheduler, nothing.due.pop(0), nothing.act)
     return 2 * rollouts / (time.process_time() - began)
 
 

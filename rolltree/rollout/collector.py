@@ -11,6 +11,7 @@ from rolltree.control.schedule import Group
 from rolltree.generate.runner import rare_collections
 from rolltree.replay.buffer import RolloutBatch
 from rolltree.rollout.executor import RolloutExecutor
+from rolltree.rollout.slots import PromptGroup
 from rolltree.rollout.state import load_state, save_state
 from rolltree.rollout.underway import Underway
 from rolltree.tree import Tree
@@ -26,7 +27,7 @@ class Collector:
 
     executor: RolloutExecutor
     underway: Underway = field(init=False)
-    batch: list[Group] = field(default_factory=list[Group])
+    batch: list[Group[PromptGroup]] = field(default_factory=list[Group[PromptGroup]])
     """What is being trained."""
     _began: float = 0.0
     _busy: float = 0.0

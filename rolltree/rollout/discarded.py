@@ -28,15 +28,15 @@ class Discarded:
 
     refusal: Callable[[PromptGroup], str | None]
     """Why the filters refuse a group."""
-    _growing: list[Group] = field(default_factory=list[Group])
+    _growing: list[Group[PromptGroup]] = field(default_factory=list[Group[PromptGroup]])
     """Those in whose trees somebody may still write."""
     _there: list[DroppedGroup] = field(default_factory=list[DroppedGroup])
 
-    def add(self, group: Group) -> None:
+    def add(self, group: Group[PromptGroup]) -> None:
         """The scheduler dropped it."""
         self._growing.append(group)
 
-    def why(self, group: Group) -> str:
+    def why(self, group: Group[PromptGroup]) -> str:
         """The rule or the filter that dropped it."""
         rule = group.usage.removeprefix("dropped: ")
         return (self.refusal(group.item) or rule) if rule == "filter" else rule
@@ -78,7 +78,7 @@ class Discarded:
         at_rest = [group for group in self._growing if not group.item.slots]
         self._growing = [group for group in self._growing if group.item.slots]
         for group in at_rest:
-            mine: PromptGroup = group.item
+            mine = group.item
             trees, why = mine.trees(), self.why(group)
             for tree in trees:
                 drop(tree, why)

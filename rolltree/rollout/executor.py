@@ -1,9 +1,9 @@
-"""The executor that carries out a schedule on a real engine, in an event loop.
+"""The executor drives a schedule on a real engine, in an event loop.
 
-It grows, stops and writes on what the scheduler names and reports what came of it. Which prompts come next, and how
-many rollouts of each, the control's plans say (`group_queue`). Training and publishing are the caller's: it awaits a
-`batch`, trains it while rollouts go on, and awaits `trained`. Nothing starts between a publication and the next
-`begin`, so evaluations and checkpoints find under way only what could not be stopped.
+It tells the scheduler what happened and does what the scheduler answers: it grows, stops and writes on rollouts. Which
+prompts come next, and how many rollouts of each, it asks the control's plans (`group_queue`). Training and publishing
+are the caller's: it awaits a `batch`, trains it while rollouts go on, and awaits `trained`. Nothing starts between a
+publication and the next `begin`, so evaluations and checkpoints find under way only what could not be stopped.
 """
 
 from __future__ import annotations
@@ -16,7 +16,28 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from rolltree.control.ledger import Budget
-from rolltree.control.schedule import Group, Rollout, Schedule, Scheduler
+from rolltree.control.order import Delivery
+from rolltree.control.schedule import (
+    Abort,
+    Action,
+    Ask,
+    Closed,
+    Ended,
+    Event,
+    Group,
+    Publish,
+    Published,
+    Resized,
+    Rollout,
+    Schedule,
+    Scheduler,
+    Settled,
+    Start,
+    Train,
+    Trained,
+    Woken,
+    follow,
+)
 from rolltree.engine.protocol import Engine
 from rolltree.recipe.recipe import Parts
 from rolltree.rollout.config import RolloutConfig, RolloutError
@@ -24,7 +45,7 @@ from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.discarded import Discarded
 from rolltree.rollout.group_queue import GroupQueue
-from rolltree.rollout.slots import RolloutSlot, Surroundings
+from rolltree.rollout.slots import PromptGroup, RolloutSlot, Surroundings
 from rolltree.rollout.units import Unit, unit_of
 from rolltree.task.protocol import Task
 
@@ -53,22 +74,24 @@ class RolloutExecutor:
     peers: Mapping[str, Engine] = field(default_factory=dict[str, Engine])
     """Other policies by the actor they write as."""
     queue: GroupQueue = field(init=False)
-    scheduler: Scheduler = field(init=False)
+    scheduler: Scheduler[PromptGroup] = field(init=False)
     discarded: Discarded = field(init=False)
     """Dropped groups that were not handed over yet."""
     budget: Budget = field(default_factory=partial(Budget, name="rollouts"))
     tasks: dict[int, asyncio.Task[None]] = field(default_factory=dict[int, "asyncio.Task[None]"])
     """Rollouts being grown."""
-    due: dict[int, Rollout] = field(default_factory=dict[int, Rollout])
+    rescoring: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
+    """Reading log-probs again in gathered trees."""
+    due: dict[int, Rollout[PromptGroup]] = field(default_factory=dict[int, Rollout[PromptGroup]])
     """Rollouts to be grown from the next `begin` on."""
     began: float = field(default_factory=time.monotonic)
     busy: float = 0.0
     """Seconds in which some rollout was grown."""
-    on_settled: Callable[[Group], None] = lambda _: None
+    on_settled: Callable[[Group[PromptGroup]], None] = lambda _: None
     """Called with every group that is settled."""
     _awake: bool = False
     _resting: bool = False
-    _batch: list[Group] | None = None
+    _batch: list[Group[PromptGroup]] | None = None
     _published: bool = False
     _error: Exception | None = None
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -83,15 +106,9 @@ class RolloutExecutor:
         around = Surroundings(
             self.parts, self.engine, self.task, self.config, self.cursor, self.budget, self.clock, self.peers
         )
-        self.queue = queue = GroupQueue(
-            around, self.unit, self.control, self.schedule.lockstep,
-            lambda rollout: rollout.id in self.tasks or rollout.id in self._late, self._rescored,
-        )  # fmt: skip
-        self.discarded = Discarded(queue.refusal)
-        queue.scheduler = self.scheduler = Scheduler(
-            self.schedule, self, queue.fresh, self.prompts, self.clock,
-            lambda group: queue.refusal(group.item) is None, self._settled, queue.pressing,
-        )  # fmt: skip
+        self.queue = GroupQueue(around, self.unit, self.control, self.schedule.lockstep)
+        self.discarded = Discarded(self.queue.refusal)
+        self.scheduler = Scheduler(self.schedule, self.prompts)
 
     def stage(self, parts: Parts) -> None:
         """What grows from now on is grown, filtered and shaped by these parts."""
@@ -132,16 +149,17 @@ class RolloutExecutor:
             self._launch(rollout)
         if self.scheduler.phase == "publishing":
             self._published = False
-            self.scheduler.published()
+            self.tell(Published())
         else:
-            self.scheduler.pump()
-        self.queue.look_after()
+            self.tell(Woken())
+        self._give_up()
 
     def want(self, groups: int) -> None:
         """So many make the next update, and are asked for at once from now on."""
-        self.scheduler.batch = self.queue.plans.prompts = groups
+        self.queue.plans.prompts = groups
+        self.tell(Resized(groups))
 
-    async def batch(self) -> list[Group]:
+    async def batch(self) -> list[Group[PromptGroup]]:
         """The groups of the next update, when nobody writes in their trees any more."""
         await self._until(lambda: self._batch is not None)
         groups, self._batch = self._batch or [], None
@@ -151,8 +169,8 @@ class RolloutExecutor:
     async def trained(self) -> None:
         """The batch was trained: returns when new weights may be handed to the engine."""
         self._awake = self.schedule.resume.update == "run on" and not self.schedule.lockstep
-        self.scheduler.trained()
-        await self._until(lambda: self._published and not self.queue.rescoring)
+        self.tell(Trained())
+        await self._until(lambda: self._published and not self.rescoring)
         self._awake = False
 
     async def rest(self) -> None:
@@ -172,17 +190,40 @@ class RolloutExecutor:
         self._awake = False
         self.due.clear()
         tasks = list(self.tasks.values())
-        self.scheduler.close()
+        self.tell(Closed())
         for id, task in self.tasks.items():
             self._stop(id, task)
-        if tasks or self.queue.rescoring:
-            await asyncio.wait([*tasks, *self.queue.rescoring])
+        if tasks or self.rescoring:
+            await asyncio.wait([*tasks, *self.rescoring])
         if self._error is None:
             self.scheduler.check()
 
-    # -- what the scheduler asks for -------------------------------------------------------------------------------
+    # -- what the scheduler answers --------------------------------------------------------------------------------
 
-    def start(self, rollout: Rollout) -> None:
+    def tell(self, event: Event[PromptGroup]) -> None:
+        """Tell the scheduler what happened, and do what it answers."""
+        follow(self.scheduler, event, self.act)
+
+    def act(self, action: Action[PromptGroup]) -> Event[PromptGroup] | None:
+        """Do one thing that the scheduler answered; an `Ask` is answered at once."""
+        match action:
+            case Start(rollout):
+                self._start(rollout)
+            case Abort(rollouts):
+                self.abort(rollouts)
+            case Train(batch):
+                self._batch = list(batch)
+                self._news.set()
+            case Publish():
+                self._published = True
+                self._news.set()
+            case Settled(group):
+                self._settled(group)
+            case Ask():
+                return self.queue.offered(action, self.clock())
+        return None
+
+    def _start(self, rollout: Rollout[PromptGroup]) -> None:
         """Grow a rollout now, or when the caller goes on."""
         self.queue.begun(rollout.group)
         if self._awake:
@@ -190,28 +231,19 @@ class RolloutExecutor:
         else:
             self.due[rollout.id] = rollout
 
-    def abort(self, rollouts: Sequence[Rollout]) -> None:
+    def abort(self, rollouts: Sequence[Rollout[PromptGroup]]) -> None:
         """Stop rollouts, or let them finish where they cannot be cut and are still wanted."""
         for rollout in rollouts:
             if self.due.pop(rollout.id, None) is not None:
+                # Told in the next turn of the loop, as whatever ends is: never while another event's actions are done.
                 self._late.add(rollout.id)
                 asyncio.get_running_loop().call_soon(self._report_later, rollout)
             elif (task := self.tasks.get(rollout.id)) is not None and (self.unit.cuttable or rollout.usage):
                 self._stop(rollout.id, task)
 
-    def train(self, batch: Sequence[Group]) -> None:
-        """The caller is waiting for it."""
-        self._batch = list(batch)
-        self._news.set()
-
-    def publish(self, version: int) -> None:
-        """The caller is waiting for it."""
-        self._published = True
-        self._news.set()
-
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _launch(self, rollout: Rollout) -> None:
+    def _launch(self, rollout: Rollout[PromptGroup]) -> None:
         if self._error is not None:
             return  # the run is at its end; the caller is about to see why
         if not self.tasks:
@@ -228,7 +260,7 @@ class RolloutExecutor:
             self._stopping.add(id)
             task.cancel()
 
-    def _over(self, rollout: Rollout, task: asyncio.Task[None]) -> None:
+    def _over(self, rollout: Rollout[PromptGroup], task: asyncio.Task[None]) -> None:
         del self.tasks[rollout.id]
         self._stopping.discard(rollout.id)
         if not self.tasks:
@@ -237,11 +269,11 @@ class RolloutExecutor:
             self.unit.failed(_slot(rollout), rollout, error)
         self._report(rollout)
 
-    def _report_later(self, rollout: Rollout) -> None:
+    def _report_later(self, rollout: Rollout[PromptGroup]) -> None:
         self._late.discard(rollout.id)
         self._report(rollout)
 
-    def _report(self, rollout: Rollout) -> None:
+    def _report(self, rollout: Rollout[PromptGroup]) -> None:
         try:
             slot = _slot(rollout)
             made, finish, loose = self.unit.progress(slot, rollout)
@@ -249,23 +281,56 @@ class RolloutExecutor:
                 self.due[rollout.id] = rollout
             else:
                 slot.reported[rollout.index] = rollout.tokens + sum(s.tokens for s in made)
-                self.scheduler.ended(rollout, made, finish, loose=loose)
+                self.tell(Ended(rollout, made, finish, loose))
                 if self.scheduler.phase != "closed":
-                    self.queue.look(rollout.group)
-                    self.queue.look_after()
+                    self._look(rollout.group)
+                    self._give_up()
         except Exception as error:  # raised again where the caller waits
             self._error = error
         self._news.set()
 
-    def _rescored(self, error: Exception | None) -> None:
-        self._error = error or self._error
+    # Plans hear of a part that is over when nobody writes in it any more, one part after the other: an answer may
+    # start and release others, and so give groups up.
+
+    def _look(self, group: Group[PromptGroup]) -> None:
+        """Gather the parts of a group that are over, in their order."""
+        while (part := self.queue.over(group, self._growing(group))) is not None:
+            delivery, rescore = self.queue.gather(group, part)
+            if rescore is None:
+                self._delivered(group, part, delivery)
+            else:
+                task = asyncio.get_running_loop().create_task(rescore)
+                self.rescoring.add(task)
+                task.add_done_callback(partial(self._rescored, group, part, delivery))
+
+    def _rescored(
+        self, group: Group[PromptGroup], part: int, delivery: Delivery, task: asyncio.Task[None]
+    ) -> None:  # fmt: skip
+        self.rescoring.discard(task)
+        if self.scheduler.phase == "closed":
+            return
+        try:
+            task.result()
+            self._delivered(group, part, delivery)
+        except Exception as error:  # raised again where the caller waits
+            self._error = error
         self._news.set()
+
+    def _delivered(self, group: Group[PromptGroup], part: int, delivery: Delivery) -> None:
+        for event in self.queue.delivered(group, part, delivery):
+            self.tell(event)
+        self._give_up()
+
+    def _give_up(self) -> None:
+        """Tell plans what came of groups that were given up."""
+        for group in self.queue.given_up():
+            self._look(group)
 
     async def _until(self, there: Callable[[], bool]) -> None:
         while not there():
             if self._error is not None:
                 raise self._error
-            if not (self.tasks or self._resting or self._late or self.queue.rescoring):
+            if not (self.tasks or self._resting or self._late or self.rescoring):
                 raise RolloutError(
                     f"nothing is under way at version {self.scheduler.version} and no batch is complete: the schedule "
                     f"has stopped itself ({self.scheduler.load}); choose another one"
@@ -273,17 +338,21 @@ class RolloutExecutor:
             self._news.clear()
             await self._news.wait()
 
-    def _grows(self, group: Group) -> bool:
+    def _grows(self, group: Group[PromptGroup]) -> bool:
         return any(r.id in self.tasks for r in group.members)
+
+    def _growing(self, group: Group[PromptGroup]) -> set[int]:
+        """Parts in which a rollout is grown or has still to be reported."""
+        return {r.part for r in group.members if r.id in self.tasks or r.id in self._late}
 
     @property
     def _at_rest(self) -> bool:
         growing = (
             self.tasks.keys() if self.unit.cuttable else [i for i in self.tasks if self.scheduler.running[i].usage]
         )
-        return not (growing or self.queue.rescoring or self._late)
+        return not (growing or self.rescoring or self._late)
 
-    def _settled(self, group: Group) -> None:
+    def _settled(self, group: Group[PromptGroup]) -> None:
         self.queue.settled(group)
         dropped = group.usage.startswith("dropped")
         if dropped:
@@ -312,5 +381,5 @@ class RolloutExecutor:
         self.on_settled(group)
 
 
-def _slot(rollout: Rollout) -> RolloutSlot:
+def _slot(rollout: Rollout[PromptGroup]) -> RolloutSlot:
     return rollout.group.item.slots[rollout.part]

@@ -3,22 +3,23 @@
 What a plan orders of a prompt becomes a group, or a further part of one. When a part is over it is gathered into the
 prompt's tree and delivered; the plan may then ask for more. A group is let go of, to be trained or dropped, when
 nothing more will be asked of its prompt.
+
+It calls nobody: the executor asks it what begins next, which part of a group is over and what follows from a delivery.
+The answers are events for the scheduler.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import Any, NamedTuple
 
 from rolltree.control.following import Name
 from rolltree.control.hints import solver
 from rolltree.control.order import Delivery
 from rolltree.control.plan import Step
-from rolltree.control.schedule import Group, Offer, Rollout, Scheduler
+from rolltree.control.schedule import Ask, EmptyPlan, Event, Extended, Group, Offer, Offered, Pressing, Released, Woken
 from rolltree.generate.aside import join
 from rolltree.generate.random import Stream, mix
 from rolltree.recipe.recipe import Parts
@@ -57,19 +58,12 @@ class GroupQueue:
     control: ControlState
     lockstep: bool
     """Whether one plan follows the other; else they overlap."""
-    growing: Callable[[Rollout], bool]
-    """Whether a rollout is being grown, or will still be reported."""
-    rescored: Callable[[Exception | None], None]
-    """Called when log-probs that were to be read again are there, or with what broke."""
-    scheduler: Scheduler = field(init=False)
     plans: PlanRuns = field(init=False)
     queue: deque[RoundRequests] = field(default_factory=deque[RoundRequests])
     """What plans asked for and has not begun."""
-    groups: dict[tuple[int, int], Group] = field(default_factory=dict[tuple[int, int], Group])
+    groups: dict[tuple[int, int], Group[PromptGroup]] = field(default_factory=dict[tuple[int, int], Group[PromptGroup]])
     """Groups for training that are not settled, by plan and place."""
-    rescoring: set[asyncio.Task[None]] = field(default_factory=set["asyncio.Task[None]"])
-    """Reading log-probs again in gathered trees."""
-    _given_up: list[Group] = field(default_factory=list[Group])
+    _given_up: list[Group[PromptGroup]] = field(default_factory=list[Group[PromptGroup]])
     """Groups that were given up before their plans knew what came of them."""
     _width: int = 1
     """Rollouts of a prompt for which a plan asks no number."""
@@ -93,17 +87,21 @@ class GroupQueue:
 
     # -- what the scheduler asks -----------------------------------------------------------------------------------
 
-    def fresh(self, number: int) -> Offer | None:
-        """The next group that a plan asks for; None while it has to wait."""
+    def offered(self, ask: Ask, now: float) -> Offered[PromptGroup]:
+        """The next group that a plan asks for; none while it has to wait."""
+        offer = self._offer(ask)
+        return Offered(offer, self.pressing, now)
+
+    def _offer(self, ask: Ask) -> Offer[PromptGroup] | EmptyPlan | None:
         if not self.queue:
-            if self.plans.filling or (self.lockstep and self.scheduler.unfinished):
+            if self.plans.filling or (self.lockstep and ask.unfinished):
                 return None
             self._ask(self.plans.begin())
             if not self.queue:
-                return Offer(None, (), plan=self.plans.begun - 1)
+                return EmptyPlan(self.plans.begun - 1)
         asked = self.queue[0]
-        waits = asked.together and not asked.begun and bool(self.scheduler.running) and not self.lockstep
-        if waits and self.scheduler.schedule.admission.room(self.scheduler.load) < len(asked.requests):
+        waits = asked.together and not asked.begun and not ask.idle and not self.lockstep
+        if waits and ask.room < len(asked.requests):
             return None
         asked.begun = True
         round, indices = asked.requests.popleft()
@@ -116,6 +114,7 @@ class GroupQueue:
         sizes = [self.unit.size(round.orders[i]) for i in indices]
         return Offer(group, sizes, open=True, plan=round.run.number)
 
+    @property
     def pressing(self) -> bool:
         """Whether the next group belongs to some that have begun; in lock-step all that a plan asks for begins."""
         return bool(self.queue) and (self.lockstep or (self.queue[0].together and self.queue[0].begun))
@@ -126,15 +125,15 @@ class GroupQueue:
             return MEASURED
         return next((why for f in self.around.parts.filters if (why := f(group.tree))), None)
 
-    def begun(self, group: Group) -> None:
+    def begun(self, group: Group[PromptGroup]) -> None:
         """A group is under way: more may be asked for its prompt."""
-        mine: PromptGroup = group.item
+        mine = group.item
         if mine.for_training:
             self.groups[mine.plan, mine.place] = group
 
-    def settled(self, group: Group) -> None:
-        """A group is trained, dropped or carried; what its plan does not know yet is delivered by `look_after`."""
-        mine: PromptGroup = group.item
+    def settled(self, group: Group[PromptGroup]) -> None:
+        """A group is trained, dropped or carried; a dropped one's plan may not know yet (`given_up`)."""
+        mine = group.item
         if self.groups.get((mine.plan, mine.place)) is group:  # one that only measured shares its place with another
             del self.groups[mine.plan, mine.place]
         if group.usage.startswith("dropped"):
@@ -161,9 +160,8 @@ class GroupQueue:
         rounds = [(asked.requests[0].round, asked.begun) for asked in self.queue]
         return [[round.run.number, list(round.name), begun] for round, begun in rounds]
 
-    def wait_again(self, waiting: Sequence[Any]) -> None:
-        """After a restart: what plans had asked for and nobody had begun waits for its turn, as it did before."""
-        groups = [*self.scheduler.unfinished.values(), *self.scheduler.ready.values()]
+    def wait_again(self, waiting: Sequence[Any], groups: Sequence[Group[PromptGroup]]) -> Pressing:
+        """After a restart: what plans had asked for and no group had begun waits for its turn, as it did before."""
         self.groups = {(g.item.plan, g.item.place): g for g in groups if g.item.for_training}
         begun = {(s.round.run.number, s.round.name, s.index) for g in groups for s in g.item.slots.values()}
         for run in self.plans.live.values():
@@ -175,9 +173,11 @@ class GroupQueue:
         for asked in sorted(queue, key=lambda asked: turn[_key(asked)][0]):
             asked.begun = turn[_key(asked)][1]
             self.queue.append(asked)
+        return Pressing(self.pressing)
 
-    def _ask(self, rounds: list[RoundState]) -> None:
+    def _ask(self, rounds: list[RoundState]) -> list[Extended[PromptGroup]]:
         """New rounds of a plan. The groups of prompts that it had asked before grow, or were given up."""
+        grow: list[Extended[PromptGroup]] = []
         while rounds:
             round = rounds.pop(0)
             known = [i for i, o in enumerate(round.orders) if o.for_training and o.prompt.place not in round.new]
@@ -188,34 +188,36 @@ class GroupQueue:
             for place, indices in more.items():
                 group = self.groups.get((round.run.number, place))
                 if group is not None:
-                    for part, i in enumerate(indices, len(group.wanted)):
+                    parts = len(group.wanted) + sum(len(g.sizes) for g in grow if g.group is group)
+                    for part, i in enumerate(indices, parts):
                         group.item.slots[part] = self.slot(round, i)
-                    self.scheduler.extend(group, [self.unit.size(round.orders[i]) for i in indices])
+                    grow.append(Extended(group, [self.unit.size(round.orders[i]) for i in indices]))
                     continue
                 for i in indices:
                     rounds += self.plans.deliver(round, i, Delivery(round.orders[i], (), kept=False))
+        return grow
 
-    def look(self, group: Group) -> None:
-        """Gather the parts of a group that are over and that nobody writes in any more, in their order."""
-        mine: PromptGroup = group.item
-        for part, slot in sorted(mine.slots.items()):
-            full = group.got[part] == group.wanted[part]
-            writing = any(r.part == part and self.growing(r) for r in group.members)
+    # -- what became of groups -------------------------------------------------------------------------------------
+
+    def given_up(self) -> list[Group[PromptGroup]]:
+        """Groups that were dropped since the last call: their plans may not know yet."""
+        given_up, self._given_up = self._given_up, []
+        return given_up
+
+    def over(self, group: Group[PromptGroup], growing: Container[int]) -> int | None:
+        """The first part of a group that is over and has to be gathered; `growing` are parts that still change."""
+        for part, slot in sorted(group.item.slots.items()):
             if slot.rescoring:
                 continue
-            if (full or group.usage) and not writing:
-                self._gather(group, part)
-            elif not group.usage:
-                return
+            if (group.got[part] == group.wanted[part] or group.usage) and part not in growing:
+                return part
+            if not group.usage:
+                return None
+        return None
 
-    def look_after(self) -> None:
-        """Deliver to plans what came of groups that were given up; not from inside the scheduler."""
-        given_up, self._given_up = self._given_up, []
-        for group in given_up:
-            self.look(group)
-
-    def _gather(self, group: Group, part: int) -> None:
-        mine: PromptGroup = group.item
+    def gather(self, group: Group[PromptGroup], part: int) -> tuple[Delivery, Coroutine[Any, Any, None] | None]:
+        """Put a part that is over into the prompt's tree; with it, the log-probs that have to be read again first."""
+        mine = group.item
         slot, members = mine.slots[part], [r for r in group.members if r.part == part]
         self.unit.finalize(slot, [r for r in members if not group.usage or r.usage != group.usage])
         builder = self.plans.live[mine.plan].builder
@@ -225,51 +227,31 @@ class GroupQueue:
             join(slot.tree, apart, setting.clock())
             slot.tree.item = slot.order.prompt.item.id
             mine.discarded.append(slot.tree)
-            self._delivered(group, part, replace(builder.delivery(slot.order, slot.tree), kept=False))
-            return
+            return replace(builder.delivery(slot.order, slot.tree), kept=False), None
         seen = () if slot.order.probe is None else slot.flight.outcomes(slot.tree)
         delivery, heads = builder.gather(slot.order, slot.tree, seen, slot.round.name[-1])
         join(builder.groups[mine.place] if mine.for_training else slot.tree, apart, setting.clock())
         mine.gathered = builder.groups[mine.place] if mine.for_training else slot.tree
-        if heads:
-            slot.rescoring = True
-            task = asyncio.get_running_loop().create_task(builder.rescore(slot.order, heads))
-            self.rescoring.add(task)
-            task.add_done_callback(partial(self._rescored, group, part, delivery))
-        else:
-            self._delivered(group, part, delivery)
+        slot.rescoring = bool(heads)
+        return delivery, builder.rescore(slot.order, heads) if heads else None
 
-    def _rescored(self, group: Group, part: int, delivery: Delivery, task: asyncio.Task[None]) -> None:
-        self.rescoring.discard(task)
-        if self.scheduler.phase == "closed":
-            return
-        try:
-            task.result()
-            self._delivered(group, part, delivery)
-        except Exception as error:  # raised again where the loop waits
-            self.rescored(error)
-        else:
-            self.rescored(None)
-
-    def _delivered(self, group: Group, part: int, delivery: Delivery) -> None:
-        """Answer the plan, grow what it asks for next, and let go of what it will ask nothing more of."""
-        mine: PromptGroup = group.item
+    def delivered(self, group: Group[PromptGroup], part: int, delivery: Delivery) -> list[Event[PromptGroup]]:
+        """Answer the plan: what it asks for next grows, and what it will ask nothing more of is released."""
+        mine = group.item
         slot = mine.slots.pop(part)
         mine.discarded += slot.failed_trees
         run, name = slot.round.run, slot.round.name
         rounds = self.plans.deliver(slot.round, slot.index, delivery)
         if name not in run.rounds:
             del self._slots[run.number, name]
-        self._ask(rounds)
-        if not mine.for_training:
-            self.scheduler.release(group)
+        grow = self._ask(rounds)
         closed, over = run.following.closed, run.following.over
-        others = [(place, g) for (number, place), g in self.groups.items() if number == run.number]
-        for place, other in others:
-            if other.open and not other.item.slots and (over or place in closed):
-                self.scheduler.release(other)
-        self.scheduler.pump()
-        self.look_after()
+        release = [] if mine.for_training else [group]
+        for (number, place), other in self.groups.items():
+            if number == run.number and other.open and not other.item.slots and (over or place in closed):
+                release.append(other)
+        released = [Released(g, not g.usage and self.refusal(g.item) is not None) for g in release]
+        return [*grow, Pressing(self.pressing), *released, Woken()]
 
     # -- where it grows --------------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from rolltree.control.schedule import Group
 from rolltree.rollout.config import RolloutError
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.slots import PromptGroup
@@ -23,7 +22,7 @@ FILE = "rollouts.json"
 def save_state(executor: RolloutExecutor, folder: Path) -> None:
     """Write it all between a publication and the next `begin`."""
     scheduler = executor.scheduler
-    groups: list[Group] = [*scheduler.unfinished.values(), *scheduler.ready.values()]
+    groups = [*scheduler.unfinished.values(), *scheduler.ready.values()]
     trees: dict[str, Tree] = {}
     state = {
         "scheduler": scheduler.state_dict(), "groups": {str(g.number): _group(g.item) for g in groups},
@@ -33,7 +32,7 @@ def save_state(executor: RolloutExecutor, folder: Path) -> None:
     folder.mkdir(parents=True)
     (folder / FILE).write_text(dumps(state))
     for group in groups:
-        mine: PromptGroup = group.item
+        mine = group.item
         if mine.gathered is not None:
             trees[str(group.number)] = mine.gathered
         trees |= {f"{group.number}+{i}": tree for i, tree in enumerate(mine.discarded)}
@@ -58,8 +57,12 @@ def load_state(executor: RolloutExecutor, folder: Path, done: int) -> None:
     executor.queue.plans.restore(state["plans"])
     executor.discarded.restore(state["discarded"], lambda key: trees[key])
     known: dict[str, list[Any]] = state["groups"]
-    executor.scheduler.load_state_dict(state["scheduler"], lambda number: _restored(executor, number, known, trees))
-    executor.queue.wait_again(state["waiting"])
+    scheduler, numbers = executor.scheduler, [told["number"] for told in state["scheduler"]["groups"]]
+    items = {number: _restored(executor, number, known, trees) for number in numbers}
+    for action in scheduler.load_state_dict(state["scheduler"], items):
+        executor.act(action)
+    groups = [*scheduler.unfinished.values(), *scheduler.ready.values()]
+    executor.tell(executor.queue.wait_again(state["waiting"], groups))
 
 
 def _group(group: PromptGroup) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -121,11 +122,11 @@ class Underway:
     def __post_init__(self) -> None:
         self.recent = deque(maxlen=WINDOW * self.batch)
 
-    def settled(self, group: Group) -> None:
+    def settled(self, group: Group[Any]) -> None:
         """A group is trained or dropped."""
         self.recent.append((_longest(group), group.usage == "trained"))
 
-    def numbers(self, scheduler: Scheduler, trained: Sequence[Group]) -> dict[str, float]:
+    def numbers(self, scheduler: Scheduler[Any], trained: Sequence[Group[Any]]) -> dict[str, float]:
         """Of the batch that was trained last and of all that is under way."""
         waiting = [*scheduler.unfinished.values(), *scheduler.ready.values()]
         rollouts = [r for g in trained for r in g.kept]
@@ -144,7 +145,7 @@ class Underway:
         out |= {f"budget/scheduled_tokens/{usage}": float(n) for usage, n in sorted(scheduler.tokens.items())}
         return out | self._slow([g for g in waiting if g.born < scheduler.version])
 
-    def _slow(self, waiting: Sequence[Group]) -> dict[str, float]:
+    def _slow(self, waiting: Sequence[Group[Any]]) -> dict[str, float]:
         """Shares trained of slow and other groups, among the last settled ones.
 
         What an update has overtaken counts as slow and untrained once it is as long as slow groups are; before that
@@ -164,5 +165,5 @@ class Underway:
         return out
 
 
-def _longest(group: Group) -> int:
+def _longest(group: Group[Any]) -> int:
     return max((r.tokens for r in group.members), default=0)

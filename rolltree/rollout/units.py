@@ -13,14 +13,13 @@ import numpy as np
 from rolltree.control.order import Order
 from rolltree.control.plan import Control
 from rolltree.control.probe import PrunesInFlight
-from rolltree.control.schedule import Rollout, Segment
-from rolltree.control.schedule.executor import Finish
+from rolltree.control.schedule import Finish, Rollout, Segment
 from rolltree.filter.groups import drop, live_leaves
 from rolltree.generate.aside import join
 from rolltree.generate.runner import settle
 from rolltree.generate.strategy import SampleStrategy, TreeStrategy, on_each
 from rolltree.generate.turns import hands_over
-from rolltree.rollout.slots import RolloutSlot
+from rolltree.rollout.slots import PromptGroup, RolloutSlot
 from rolltree.tree import Node, Tree
 
 
@@ -34,23 +33,23 @@ class Unit(Protocol):
         """How many an order is."""
         ...
 
-    def ready(self, slot: RolloutSlot, rollout: Rollout) -> None:
+    def ready(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> None:
         """Make the tree stand where the scheduler has the rollout; it may be stopped again before it grows."""
         ...
 
-    async def grow(self, slot: RolloutSlot, rollout: Rollout) -> None:
+    async def grow(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> None:
         """Begin a rollout that is ready or go on with it; cancelling it leaves what exists in the tree."""
         ...
 
-    def progress(self, slot: RolloutSlot, rollout: Rollout) -> tuple[list[Segment], Finish, int]:
+    def progress(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> tuple[list[Segment], Finish, int]:
         """What was made since the scheduler last heard, whether it has ended, and tokens of an unfinished turn."""
         ...
 
-    def failed(self, slot: RolloutSlot, rollout: Rollout, error: BaseException) -> None:
+    def failed(self, slot: RolloutSlot, rollout: Rollout[PromptGroup], error: BaseException) -> None:
         """Mark what an unforeseen error left behind."""
         ...
 
-    def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout]) -> None:
+    def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout[PromptGroup]]) -> None:
         """Make the tree say what the scheduler decided about its rollouts, when nobody writes in it any more."""
         ...
 
@@ -69,7 +68,7 @@ class PerSample:
         """As many as are ordered, or as the strategy grows."""
         return len(order.given) or order.width or self.strategy.samples
 
-    def ready(self, slot: RolloutSlot, rollout: Rollout) -> None:
+    def ready(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> None:
         """Prune what the scheduler took off the branch."""
         branch = _branch(slot, rollout)
         over = slot.reported.get(rollout.index, 0) - rollout.tokens
@@ -82,7 +81,7 @@ class PerSample:
         if not branch:
             slot.heads.pop(rollout.index, None)
 
-    async def grow(self, slot: RolloutSlot, rollout: Rollout) -> None:
+    async def grow(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> None:
         """One branch, from the prompt or from where it was stopped."""
         branch, root, strategy = _branch(slot, rollout), slot.tree.root, self._of(slot)
         if branch:
@@ -98,7 +97,7 @@ class PerSample:
         if len(root.children) == number:
             slot.empty.add(rollout.index)
 
-    def progress(self, slot: RolloutSlot, rollout: Rollout) -> tuple[list[Segment], Finish, int]:
+    def progress(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> tuple[list[Segment], Finish, int]:
         """Read off the branch."""
         branch = _branch(slot, rollout)
         if not branch:
@@ -111,7 +110,7 @@ class PerSample:
         unfinished = end.role == "policy" and end.status in ("open", "paused") and not hands_over(slot.hand, end)
         return made, "abort", len(end) if unfinished else 0
 
-    def failed(self, slot: RolloutSlot, rollout: Rollout, error: BaseException) -> None:
+    def failed(self, slot: RolloutSlot, rollout: Rollout[PromptGroup], error: BaseException) -> None:
         """The branch's end is failed."""
         branch = _branch(slot, rollout)
         why = error if isinstance(error, Exception) else RuntimeError(repr(error))
@@ -121,7 +120,7 @@ class PerSample:
         elif branch[-1].status not in ("failed", "pruned"):
             slot.hand.fail(branch[-1], "growing", why)
 
-    def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout]) -> None:
+    def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout[PromptGroup]]) -> None:
         """Leaves of dropped rollouts say so; tokens that are context only are not trained on."""
         if slot.tree.root.is_leaf:
             settle([slot.tree], slot.hand.setting.clock())
@@ -147,10 +146,10 @@ class PerTree:
         """One tree."""
         return 1
 
-    def ready(self, slot: RolloutSlot, rollout: Rollout) -> None:
+    def ready(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> None:
         """A tree is never cut, so it stands as it is."""
 
-    async def grow(self, slot: RolloutSlot, rollout: Rollout) -> None:
+    async def grow(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> None:
         """Let the strategy grow the tree; where that failed before, a new one."""
         if len(slot.tree) > 1 or "failed" in slot.tree.notes:
             old = slot.tree
@@ -163,7 +162,7 @@ class PerTree:
         await on_each([slot.tree], slot.hand, slot.strategy.grow_tree)
         settle([slot.tree], slot.hand.setting.clock())
 
-    def progress(self, slot: RolloutSlot, rollout: Rollout) -> tuple[list[Segment], Finish, int]:
+    def progress(self, slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> tuple[list[Segment], Finish, int]:
         """All tokens by version; failed where nothing of the tree has an outcome because something broke."""
         tree = slot.tree
         versions = [n.version for n in tree if n.trainable and n.version is not None]
@@ -175,11 +174,11 @@ class PerTree:
         grown = all(leaf.ended for leaf in tree.leaves())  # a strategy may also have found nothing to grow
         return (made, "done", 0) if grown else (made if rollout.usage else [], "abort", 0)
 
-    def failed(self, slot: RolloutSlot, rollout: Rollout, error: BaseException) -> None:
+    def failed(self, slot: RolloutSlot, rollout: Rollout[PromptGroup], error: BaseException) -> None:
         """The tree says so."""
         slot.tree.notes["failed"] = repr(error)
 
-    def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout]) -> None:
+    def finalize(self, slot: RolloutSlot, rollouts: Iterable[Rollout[PromptGroup]]) -> None:
         """Nothing to say: the tree that stands is the one that is trained."""
 
 
@@ -190,7 +189,7 @@ def unit_of(strategy: TreeStrategy, control: Control) -> Unit:
     return PerTree()
 
 
-def _branch(slot: RolloutSlot, rollout: Rollout) -> list[Node]:
+def _branch(slot: RolloutSlot, rollout: Rollout[PromptGroup]) -> list[Node]:
     """A rollout's nodes from its first to where it stands; what was pruned is left out."""
     head = slot.heads.get(rollout.index)
     out: list[Node] = []

@@ -56,7 +56,7 @@ class Batches:
     longest: float = 0.0
     kept: int = 0
 
-    def add(self, group: Group, now: float, hardware: Hardware) -> None:
+    def add(self, group: Group[WorkItem], now: float, hardware: Hardware) -> None:
         """Book a trained group."""
         version = group.born + group.staleness
         if version == len(self.times):
@@ -104,7 +104,7 @@ def run(
     early = updates // 2 * per_engine * hardware.engines
     world = ClockWorld(hardware)
 
-    def told(group: Group) -> None:
+    def told(group: Group[WorkItem]) -> None:
         if group.number < early:
             asked[group.item.slowness > SLOW] += 1
             reached[group.item.slowness > SLOW] += group.usage == "trained"

@@ -71,7 +71,7 @@ def paced(
     times: list[float] = []
     counts: list[int] = []
 
-    def told(group: Group) -> None:
+    def told(group: Group[WorkItem]) -> None:
         if group.usage == "trained":
             version = group.born + group.staleness
             if version == len(times):

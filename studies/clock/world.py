@@ -1,4 +1,4 @@
-"""An executor in simulated time: engines, environments and a trainer report to the scheduler from a heap of events."""
+"""A driver in simulated time: engines, environments and a trainer report to the scheduler from a heap of events."""
 
 from __future__ import annotations
 
@@ -7,14 +7,36 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rolltree.control.schedule import Group, Offer, Rollout, Schedule, Scheduler, Segment
-from rolltree.control.schedule.executor import Finish
+from rolltree.control.schedule import (
+    Abort,
+    Action,
+    Ask,
+    Closed,
+    Ended,
+    Event,
+    Finish,
+    Group,
+    Offer,
+    Offered,
+    Publish,
+    Published,
+    Rollout,
+    Schedule,
+    Scheduler,
+    Segment,
+    Settled,
+    Start,
+    Train,
+    Trained,
+    Woken,
+    follow,
+)
 from rolltree.errors import RolltreeError
 from studies.clock.engine import Running, SimEngine
 from studies.clock.floor import Floor
 from studies.clock.hardware import Hardware
 from studies.clock.pool import Pool
-from studies.clock.work import Job, Work
+from studies.clock.work import Job, Work, WorkItem
 
 SPARES = 4
 """Jobs an item holds beyond those of its rollouts: for substitutes of failed ones, which take them in turn."""
@@ -28,9 +50,21 @@ class ClockError(RolltreeError, RuntimeError):
 class Trip(Running):
     """A rollout from one start to its next report."""
 
-    rollout: Rollout
+    rollout: Rollout[WorkItem]
     job: Job
     turn: int
+
+
+@dataclass(frozen=True, slots=True)
+class Prompts:
+    """What a simulated run asks for, and who hears of it."""
+
+    offer: Callable[[int], Offer[WorkItem] | None]
+    """The group with this number; None = there are no more."""
+    accept: Callable[[Group[WorkItem]], bool] = lambda _: True
+    """Whether a finished group is to be trained on."""
+    settled: Callable[[Group[WorkItem]], None] = lambda _: None
+    """Told of every group that is settled."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,7 +92,8 @@ class ClockWorld:
     """Verifiers at work."""
     _answers: dict[int, float] = field(default_factory=dict[int, float])
     """When an environment's answer is there, for rollouts that were stopped while they waited for it."""
-    _scheduler: Scheduler | None = None
+    _scheduler: Scheduler[WorkItem] | None = None
+    _prompts: Prompts | None = None
     _floor: Floor[Trip] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -77,16 +112,23 @@ class ClockWorld:
         return self._floor.time.now
 
     @property
-    def scheduler(self) -> Scheduler:
+    def scheduler(self) -> Scheduler[WorkItem]:
         """Whom it reports to."""
         if self._scheduler is None:
             raise ClockError("this world drives no scheduler yet; call drive")
         return self._scheduler
 
-    def drive(self, scheduler: Scheduler, updates: int) -> None:
+    @property
+    def prompts(self) -> Prompts:
+        """What is asked for."""
+        if self._prompts is None:
+            raise ClockError("this world drives no scheduler yet; call drive")
+        return self._prompts
+
+    def drive(self, scheduler: Scheduler[WorkItem], prompts: Prompts, updates: int) -> None:
         """Run until so many updates are published, then close. Raises if everything stands still before."""
-        self._scheduler = scheduler
-        scheduler.pump()
+        self._scheduler, self._prompts = scheduler, prompts
+        self._tell(Woken())
         self._floor.forecast()
         while scheduler.version < updates:
             if self._floor.time.empty:
@@ -95,13 +137,34 @@ class ClockWorld:
                     f"schedule has stopped itself ({scheduler.load})"
                 )
             self._floor.turn()
-        scheduler.close()
+        self._tell(Closed())
         while scheduler.running:
             self._floor.turn()
 
-    # What the scheduler asks for.
+    # What the scheduler answers.
 
-    def start(self, rollout: Rollout) -> None:
+    def _tell(self, event: Event[WorkItem]) -> None:
+        follow(self.scheduler, event, self._act)
+
+    def _act(self, action: Action[WorkItem]) -> Event[WorkItem] | None:
+        match action:
+            case Start(rollout):
+                self._start(rollout)
+            case Abort(rollouts):
+                self._abort(rollouts)
+            case Train(batch):
+                self._train(batch)
+            case Publish(version):
+                self._publish(version)
+            case Settled(group):
+                self.prompts.settled(group)
+            case Ask(number):
+                # A plan is a batch of prompts here; in lock-step all of it begins.
+                more = self.scheduler.schedule.lockstep and (number + 1) % self.scheduler.batch > 0
+                return Offered(self.prompts.offer(number), more, self.now)
+        return None
+
+    def _start(self, rollout: Rollout[WorkItem]) -> None:
         """Find out where in its work the rollout stands and put it there."""
         jobs, turn, left = rollout.group.item.jobs, 0, rollout.tokens
         job = jobs[rollout.index % len(jobs)]
@@ -119,7 +182,7 @@ class ClockWorld:
             self._answers.pop(rollout.id, None)
             self._place(trip)
 
-    def abort(self, rollouts: Sequence[Rollout]) -> None:
+    def _abort(self, rollouts: Sequence[Rollout[WorkItem]]) -> None:
         """Take rollouts off wherever they are; they are reported at this very time."""
         for rollout in rollouts:
             trip = self.trips.get(rollout.id)
@@ -127,7 +190,7 @@ class ClockWorld:
                 del self.trips[rollout.id]
                 self._take_off(trip)
 
-    def train(self, batch: Sequence[Group]) -> None:
+    def _train(self, batch: Sequence[Group[WorkItem]]) -> None:
         """Work on every kept rollout's tokens."""
         if self.hardware.colocated and self.trips:
             raise ClockError(
@@ -137,9 +200,9 @@ class ClockWorld:
         seconds = sum(r.tokens for g in batch for r in g.kept) * self.hardware.train / self.hardware.trainer
         self.training += seconds
         behind = self.hardware.hidden * self.hardware.sync
-        self._floor.time.at(self.now + seconds + behind, self.scheduler.trained)
+        self._floor.time.at(self.now + seconds + behind, lambda: self._tell(Trained()))
 
-    def publish(self, version: int) -> None:
+    def _publish(self, version: int) -> None:
         """Engines at rest reload all at once, others in waves."""
         sync, waves = (1 - self.hardware.hidden) * self.hardware.sync, min(self.hardware.waves, len(self.engines))
         if self.scheduler.schedule.resume.update != "run on":
@@ -149,7 +212,7 @@ class ClockWorld:
                 self.now + wave * sync, lambda wave=wave: self._reload(self.engines[wave::waves], version)
             )
         self.syncing += waves * sync
-        self._floor.time.at(self.now + waves * sync, self.scheduler.published)
+        self._floor.time.at(self.now + waves * sync, lambda: self._tell(Published()))
 
     # What happens in time.
 
@@ -262,27 +325,21 @@ class ClockWorld:
     def _report(self, trip: Trip, finish: Finish) -> None:
         made: list[Segment] = trip.made
         self.decoded += sum(s.tokens for s in made)
-        self.scheduler.ended(trip.rollout, made, finish, loose=trip.loose)
+        refused = not self.prompts.accept(trip.rollout.group)
+        self._tell(Ended(trip.rollout, made, finish, trip.loose, refused))
 
 
 def simulate(
     schedule: Schedule, world: ClockWorld, work: Work, *, updates: int, batch: int, size: int,
-    on_settled: Callable[[Group], None] = lambda _: None, accept: Callable[[Group], bool] = lambda _: True,
-) -> Scheduler:  # fmt: skip
+    on_settled: Callable[[Group[WorkItem]], None] = lambda _: None,
+    accept: Callable[[Group[WorkItem]], bool] = lambda _: True,
+) -> Scheduler[WorkItem]:  # fmt: skip
     """Drive a schedule through a new world for so many updates; the same arguments give the same run.
 
     A plan is a batch of prompts here: each of them is asked once.
     """
-    jobs, begun = size + schedule.stop.spare + (SPARES if work.failing else 0), 0
-
-    def fresh(number: int) -> Offer:
-        nonlocal begun
-        begun = number + 1
-        return Offer(work.item(number, jobs), (size,), plan=number // batch)
-
-    scheduler = Scheduler(
-        schedule, world, fresh, batch, lambda: world.now, accept, on_settled,
-        lambda: schedule.lockstep and begun % batch > 0,
-    )  # fmt: skip
-    world.drive(scheduler, updates)
+    jobs = size + schedule.stop.spare + (SPARES if work.failing else 0)
+    scheduler = Scheduler[WorkItem](schedule, batch)
+    prompts = Prompts(lambda number: Offer(work.item(number, jobs), (size,), plan=number // batch), accept, on_settled)
+    world.drive(scheduler, prompts, updates)
     return scheduler

@@ -1,12 +1,33 @@
 """When rollouts start, stop, go on, grow too old and are corrected: five small choices, and the scheduler they steer.
 
-Nothing here reads a clock of its own, waits or computes: an executor does the work and reports back, in real time or in
-simulated time (`studies.clock`).
+Nothing here reads a clock, waits, computes or calls back: a driver reports events, does the work that the actions name
+and reports again, in real time (`rolltree.rollout.executor`) or in simulated time (`studies.clock`).
 """
 
-from rolltree.control.schedule.executor import Executor, Finish
+from rolltree.control.schedule.events import (
+    Abort,
+    Action,
+    Ask,
+    Closed,
+    Ended,
+    Event,
+    Extended,
+    Finish,
+    Offered,
+    Pressing,
+    Publish,
+    Published,
+    Released,
+    Resized,
+    Settled,
+    Start,
+    Train,
+    Trained,
+    Woken,
+    follow,
+)
 from rolltree.control.schedule.presets import PRESETS, Schedule, preset
-from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
+from rolltree.control.schedule.rollout import EmptyPlan, Group, Offer, Rollout, Segment
 from rolltree.control.schedule.rules import (
     Admission,
     Ahead,
@@ -23,23 +44,42 @@ from rolltree.control.schedule.scheduler import Scheduler
 
 __all__ = [
     "PRESETS",
+    "Abort",
+    "Action",
     "Admission",
     "Ahead",
+    "Ask",
     "Bounded",
-    "Executor",
+    "Closed",
+    "EmptyPlan",
+    "Ended",
+    "Event",
+    "Extended",
     "Finish",
     "Group",
     "Load",
     "Offer",
+    "Offered",
     "OverSample",
+    "Pressing",
+    "Publish",
+    "Published",
+    "Released",
+    "Resized",
     "Resume",
     "Rollout",
     "Schedule",
     "ScheduleCorrection",
     "Scheduler",
     "Segment",
+    "Settled",
     "StalenessBound",
+    "Start",
     "Stop",
     "TopUp",
+    "Train",
+    "Trained",
+    "Woken",
+    "follow",
     "preset",
 ]

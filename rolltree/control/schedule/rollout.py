@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
+
+T = TypeVar("T")
+"""What a group is about: the scheduler never looks at it."""
 
 
 class Segment(NamedTuple):
@@ -14,24 +17,30 @@ class Segment(NamedTuple):
     tokens: int
 
 
-class Offer(NamedTuple):
+class Offer(NamedTuple, Generic[T]):
     """What the next group is to be."""
 
-    item: Any
+    item: T
     sizes: Sequence[int]
     """Rollouts of each part."""
     open: bool = False
     """Whether more may be asked for later; such a group must be released."""
     plan: int = 0
-    """The plan that asks for it, from 0. Without sizes it is no group, but a plan that asks for nothing."""
+    """The plan that asks for it, from 0."""
+
+
+class EmptyPlan(NamedTuple):
+    """In place of an offer: the next plan asks for nothing."""
+
+    plan: int
 
 
 @dataclass(slots=True, eq=False)
-class Rollout:
+class Rollout(Generic[T]):
     """One sample of a prompt, over all its continuations."""
 
     id: int
-    group: Group
+    group: Group[T]
     index: int
     """Its place in the group; substitutes of failed rollouts get a place of their own."""
     part: int = 0
@@ -67,21 +76,21 @@ class Rollout:
 
 
 @dataclass(slots=True, eq=False)
-class Group:
+class Group(Generic[T]):
     """The rollouts of one prompt: trained together, or not at all."""
 
     number: int
     """In order of creation."""
-    item: Any
+    item: T
     wanted: list[int]
     """Rollouts it is trained with, part by part; a plan that looks at results asks for one part after the other."""
     born: int
     """Version when it started."""
     began: float
-    """When it started, by the scheduler's clock."""
+    """When it started, as its driver stamped it."""
     plan: int = 0
     """The plan that asked for it."""
-    members: list[Rollout] = field(default_factory=list[Rollout])
+    members: list[Rollout[T]] = field(default_factory=list[Rollout[T]])
     got: list[int] = field(default_factory=list[int])
     """How many of them there are."""
     open: bool = False
@@ -109,7 +118,7 @@ class Group:
         return self.got == self.wanted
 
     @property
-    def kept(self) -> list[Rollout]:
+    def kept(self) -> list[Rollout[T]]:
         """The members that are trained."""
         return [r for r in self.members if r.done]
 
@@ -120,7 +129,7 @@ class Group:
         return told | {"wanted": [*self.wanted], "got": [*self.got], "members": [r.state() for r in self.members]}
 
     @classmethod
-    def restored(cls, state: Mapping[str, Any], item: Any) -> Self:
+    def restored(cls, state: Mapping[str, Any], item: T) -> Self:
         """A group as `state` told it."""
         told = {name: value for name, value in state.items() if name not in ("members", "wanted", "got")}
         group = cls(item=item, wanted=list(state["wanted"]), got=list(state["got"]), **told)

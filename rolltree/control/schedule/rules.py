@@ -6,10 +6,10 @@ import heapq
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Generic, Literal, NamedTuple, Protocol
 
 from rolltree.control.order import ControlError
-from rolltree.control.schedule.rollout import Group
+from rolltree.control.schedule.rollout import Group, T
 
 # What the objective is to do about old tokens: named here with the schedule, built where objectives are.
 
@@ -138,19 +138,19 @@ class StalenessBound:
 
 
 @dataclass(slots=True)
-class Window:
+class Window(Generic[T]):
     """Finished groups that wait to be trained: those that may be taken, and those that a window still holds back."""
 
     stop: Stop
     taken: int = 0
     """Groups that may be taken and are not settled: the live entries of `_inside`."""
-    _inside: list[tuple[int, Group]] = field(default_factory=list[tuple[int, Group]])
-    _outside: list[tuple[int, int, Group]] = field(default_factory=list[tuple[int, int, Group]])
+    _inside: list[tuple[int, Group[T]]] = field(default_factory=list[tuple[int, Group[T]]])
+    _outside: list[tuple[int, int, Group[T]]] = field(default_factory=list[tuple[int, int, Group[T]]])
     _head: int = 0
     """The oldest group that is neither settled nor collected."""
     _finished: int = 0
 
-    def add(self, group: Group) -> None:
+    def add(self, group: Group[T]) -> None:
         """A group is finished."""
         key = group.number if self.stop.order == "created" else self._finished
         self._finished += 1
@@ -175,9 +175,9 @@ class Window:
                     heapq.heappush(self._inside, (key, group))
                     self.taken += 1
 
-    def first(self, count: int) -> list[Group]:
+    def first(self, count: int) -> list[Group[T]]:
         """The first of the collected groups; they are no longer here, and `taken` until they are settled."""
-        batch: list[Group] = []
+        batch: list[Group[T]] = []
         while len(batch) < count:
             _, group = heapq.heappop(self._inside)
             if not group.usage:
@@ -192,7 +192,7 @@ class Window:
             "outside": sorted((number, key) for number, key, g in self._outside if not g.usage),
         }  # fmt: skip
 
-    def load_state_dict(self, state: Mapping[str, Any], groups: Mapping[int, Group]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], groups: Mapping[int, Group[T]]) -> None:
         """Go back to a state."""
         self._head, self._finished = state["head"], state["finished"]
         self._inside = [(key, groups[number]) for key, number in state["inside"]]  # sorted, and so a heap

@@ -1,21 +1,41 @@
-"""The scheduler: told what ended, it says what starts, stops, is trained and is published.
+"""The scheduler: told what happened, it says what starts, stops, is trained and is published.
 
-It is a state machine without time, threads or models. Whoever drives it reports `ended`, `trained` and `published`,
-from an event loop, from actors, or from a heap of simulated events; equal reports in equal order give equal decisions.
+It is a state machine without time, threads or models: `on(event)` returns the actions to be done now, in order. A
+driver applies them and reports what came of them, from an event loop, from actors, or from a heap of simulated events.
+Equal events in equal order give equal actions.
 """
 
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
-from typing import Any, Literal
+from typing import Any, Generic, Literal
 
 from rolltree.control.order import ControlError
-from rolltree.control.schedule.executor import Executor, Finish
+from rolltree.control.schedule.events import (
+    Abort,
+    Action,
+    Ask,
+    Closed,
+    Ended,
+    Event,
+    Extended,
+    Offered,
+    Pressing,
+    Publish,
+    Published,
+    Released,
+    Resized,
+    Settled,
+    Start,
+    Train,
+    Trained,
+    Woken,
+)
 from rolltree.control.schedule.presets import Schedule
-from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
+from rolltree.control.schedule.rollout import EmptyPlan, Group, Offer, Rollout, T
 from rolltree.control.schedule.rules import Load, Window
 
 COUNTS = ("version", "_groups", "_rollouts", "_started", "_plans")
@@ -23,22 +43,12 @@ COUNTS = ("version", "_groups", "_rollouts", "_started", "_plans")
 
 
 @dataclass(slots=True)
-class Scheduler:
-    """One run. `fresh(number)` says what the next group is to be; None = none may begin now."""
+class Scheduler(Generic[T]):
+    """One run."""
 
     schedule: Schedule
-    executor: Executor
-    fresh: Callable[[int], Offer | None]
     batch: int
-    """Groups per update; may be changed between a publication and `published`."""
-    clock: Callable[[], float]
-    """Only to stamp groups with."""
-    accept: Callable[[Group], bool] = lambda _: True
-    """Whether a finished group is to be trained on."""
-    on_settled: Callable[[Group], None] = lambda _: None
-    """Called with every group that is settled."""
-    pressing: Callable[[], bool] = lambda: False
-    """Whether the next group must begin now, whatever admission says: it belongs to some that have begun."""
+    """Groups per update."""
     patience: int = 3
     """Failed rollouts a group may have before it is given up; in lock-step they stay in it."""
     version: int = 0
@@ -47,16 +57,16 @@ class Scheduler:
     """Rollouts by usage, and `submitted`."""
     tokens: Counter[str] = field(default_factory=Counter[str])
     """Reported tokens: `trained`, `masked`, `wasted`, `carried`."""
-    running: dict[int, Rollout] = field(default_factory=dict[int, Rollout])
-    """Rollouts with the executor."""
-    unfinished: dict[int, Group] = field(default_factory=dict[int, Group])
+    running: dict[int, Rollout[T]] = field(default_factory=dict[int, Rollout[T]])
+    """Rollouts that a driver was told to start and that have not ended."""
+    unfinished: dict[int, Group[T]] = field(default_factory=dict[int, Group[T]])
     """Groups under way and carried over."""
-    partial: OrderedDict[int, Group] = field(default_factory=OrderedDict[int, Group])
+    partial: OrderedDict[int, Group[T]] = field(default_factory=OrderedDict[int, Group[T]])
     """Groups carried over: these start first."""
-    ready: dict[int, Group] = field(default_factory=dict[int, Group])
+    ready: dict[int, Group[T]] = field(default_factory=dict[int, Group[T]])
     """Groups to be trained."""
-    _held: list[Rollout] = field(default_factory=list[Rollout])
-    _window: Window = field(init=False)
+    _held: list[Rollout[T]] = field(default_factory=list[Rollout[T]])
+    _window: Window[T] = field(init=False)
     """Finished groups that a batch may be made of; empty in lock-step, where a plan's groups are its batch."""
     _groups: int = 0
     _rollouts: int = 0
@@ -69,6 +79,12 @@ class Scheduler:
     """Groups that are not settled, by the version they started under."""
     _rested: Counter[int] = field(default_factory=Counter[int])
     """The finished ones among them."""
+    _pressing: bool = False
+    """Whether the next group must begin now."""
+    _places: int | None = None
+    """Groups that may still begin, while the answer to an `Ask` is outstanding."""
+    _actions: list[Action[T]] = field(default_factory=list[Action[T]])
+    """What the event at hand has led to so far."""
 
     def __post_init__(self) -> None:
         if self.batch < 1:
@@ -88,88 +104,33 @@ class Scheduler:
         """How many groups make the next batch; in lock-step at most so many."""
         return self._sizes.get(self.version, self.batch)
 
-    def pump(self) -> None:
-        """Do all that may be done now. Call it once to begin; every report calls it where something changed."""
-        if self.phase == "free" and self._batch_there():
-            self._train()
-        halted = self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on"
-        if not halted and self.phase != "closed":
-            self._admit()
-        if self.phase == "free" and self.schedule.lockstep and self._batch_there():
-            self._train()  # of a plan that asked for nothing
-        if self.phase == "stopping" and not self.running:
-            self.phase = "publishing"
-            self.executor.publish(self.version + 1)
-
-    def ended(self, rollout: Rollout, made: Sequence[Segment], finish: Finish = "done", *, loose: int = 0) -> None:
-        """A rollout ended, with what it made since it last started; `loose` tokens of it are of an unfinished turn."""
-        del self.running[rollout.id]
-        group = rollout.group
-        if rollout.usage:
-            self.tokens["carried" if rollout.usage == "carried" else "wasted"] += sum(s.tokens for s in made)
-            # A spare of one part may be the last that a recalled group waits for, or the last that stood in the way of
-            # the paused groups that a window waits for.
-            if self._carry(group) or not self.running:
-                self.pump()
-            return
-        rollout.segments.extend(made)
-        if finish == "done":
-            rollout.done = True
-            self._arrived(rollout)
-        elif finish == "failed":
-            self._failed(rollout)
-        else:
-            self._stopped(rollout, loose)
-        self._carry(group)
-        if group.number not in self.unfinished or group.number in self.partial or not self.running:
-            self.pump()
-
-    def extend(self, group: Group, sizes: Sequence[int]) -> None:
-        """More is wanted of an open group that has all it was to have so far."""
-        for size in sizes:
-            group.wanted.append(size)
-            group.got.append(0)
-            for _ in range(size + self.schedule.stop.spare):
-                self._go(self._member(group, len(group.wanted) - 1))
-
-    def release(self, group: Group) -> None:
-        """Nothing more is wanted of an open group."""
-        group.open = False
-        if group.number in self.unfinished and group.full:
-            self._complete(group)
-            self.pump()
-
-    def trained(self) -> None:
-        """The weights were updated with the batch that was taken last."""
-        if self.schedule.resume.update == "run on":
-            self.phase = "publishing"
-            self.executor.publish(self.version + 1)
-        else:
-            self.phase = "stopping"
-            if self.schedule.resume.update == "interrupt" and self.running:
-                self.executor.abort(list(self.running.values()))
-        self.pump()
-
-    def published(self) -> None:
-        """The engines have the new weights."""
-        self._sizes.pop(self.version, None)
-        self.version += 1
-        self.phase = "free"
-        self._expire()
-        held, self._held = self._held, []
-        for rollout in held:
-            if not rollout.usage:
-                self._launch(rollout)
-        self._started = len(self.unfinished) - len(self.partial) + len(self.ready)
-        self.pump()
-
-    def close(self) -> None:
-        """End the run: whatever is not settled is carried, and nothing starts any more."""
-        self.phase = "closed"
-        for group in [*self.ready.values(), *self.unfinished.values()]:
-            self._settle(group, "carried")
-        if self.running:
-            self.executor.abort(list(self.running.values()))
+    def on(self, event: Event[T]) -> list[Action[T]]:
+        """What is to be done now that this has happened."""
+        if not isinstance(event, Offered):
+            self._places = None  # a driver that failed to answer is asked again
+        self._actions = actions = []
+        match event:
+            case Ended():
+                self._ended(event)
+            case Offered():
+                self._offered(event)
+            case Extended():
+                self._extend(event)
+            case Released():
+                self._release(event)
+            case Trained():
+                self._trained()
+            case Published():
+                self._published()
+            case Woken():
+                self._pump()
+            case Pressing():
+                self._pressing = event.pressing
+            case Resized():
+                self.batch = event.batch
+            case Closed():
+                self._close()
+        return actions
 
     def check(self) -> None:
         """Assert that every submitted rollout has one usage, or none yet and is in one place."""
@@ -182,7 +143,7 @@ class Scheduler:
             )
 
     def state_dict(self) -> dict[str, Any]:
-        """All of it as plain values but for the items: after a publication and before `published` is told."""
+        """All of it as plain values but for the items: after a publication and before `Published`."""
         if self.phase != "publishing":
             raise ControlError(f"scheduler: its state can be taken while weights are published, not while {self.phase}")
         return {
@@ -194,12 +155,13 @@ class Scheduler:
             "window": self._window.state_dict(), "sizes": dict(self._sizes),
         }  # fmt: skip
 
-    def load_state_dict(self, state: Mapping[str, Any], item: Callable[[int], Any]) -> None:
-        """Go back to a state; `item` gives a group's by its number. What ran is started, `published` goes on."""
+    def load_state_dict(self, state: Mapping[str, Any], items: Mapping[int, T]) -> list[Action[T]]:
+        """Go back to a state, with the groups' items by number: what ran is to be started; `Published` goes on."""
+        self._actions = actions = []
         for name, value in state["counts"].items():
             setattr(self, name, value)
         self.numbers, self.tokens = Counter(state["numbers"]), Counter(state["tokens"])
-        groups = {told["number"]: Group.restored(told, item(told["number"])) for told in state["groups"]}
+        groups = {told["number"]: Group[T].restored(told, items[told["number"]]) for told in state["groups"]}
         rollouts = {r.id: r for group in groups.values() for r in group.members}
         self.ready = {number: groups[number] for number in state["ready"]}
         self.unfinished = {number: group for number, group in groups.items() if number not in self.ready}
@@ -214,36 +176,140 @@ class Scheduler:
             # What was being stopped when the state was taken has a usage already and is not begun again.
             if id in rollouts and not rollouts[id].usage:
                 self._launch(rollouts[id])
+        return actions
+
+    def _pump(self) -> None:
+        """Do all that may be done now; where the next group has to be asked for, it goes on with the answer."""
+        if self.phase == "free" and self._batch_there():
+            self._train()
+        halted = self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on"
+        if halted or self.phase == "closed":
+            self._admitted()
+        else:
+            self._admit()
+
+    def _admitted(self) -> None:
+        """Nothing more may begin now."""
+        if self.phase == "free" and self.schedule.lockstep and self._batch_there():
+            self._train()  # of a plan that asked for nothing
+        if self.phase == "stopping" and not self.running:
+            self._publish()
+
+    def _ended(self, event: Ended[T]) -> None:
+        rollout, made = event.rollout, event.made
+        del self.running[rollout.id]
+        group = rollout.group
+        if rollout.usage:
+            self.tokens["carried" if rollout.usage == "carried" else "wasted"] += sum(s.tokens for s in made)
+            # A spare of one part may be the last that a recalled group waits for, or the last that stood in the way of
+            # the paused groups that a window waits for.
+            if self._carry(group) or not self.running:
+                self._pump()
+            return
+        rollout.segments.extend(made)
+        if event.finish == "done":
+            rollout.done = True
+            self._arrived(rollout, event.refused)
+        elif event.finish == "failed":
+            self._failed(rollout, event.refused)
+        else:
+            self._stopped(rollout, event.loose)
+        self._carry(group)
+        if group.number not in self.unfinished or group.number in self.partial or not self.running:
+            self._pump()
+
+    def _extend(self, event: Extended[T]) -> None:
+        group = event.group
+        for size in event.sizes:
+            group.wanted.append(size)
+            group.got.append(0)
+            for _ in range(size + self.schedule.stop.spare):
+                self._go(self._member(group, len(group.wanted) - 1))
+
+    def _release(self, event: Released[T]) -> None:
+        group = event.group
+        group.open = False
+        if group.number in self.unfinished and group.full:
+            self._complete(group, event.refused)
+            self._pump()
+
+    def _trained(self) -> None:
+        if self.schedule.resume.update == "run on":
+            self._publish()
+        else:
+            self.phase = "stopping"
+            if self.schedule.resume.update == "interrupt":
+                self._abort(self.running.values())
+        self._pump()
+
+    def _publish(self) -> None:
+        self.phase = "publishing"
+        self._actions.append(Publish(self.version + 1))
+
+    def _published(self) -> None:
+        self._sizes.pop(self.version, None)
+        self.version += 1
+        self.phase = "free"
+        self._expire()
+        held, self._held = self._held, []
+        for rollout in held:
+            if not rollout.usage:
+                self._launch(rollout)
+        self._started = len(self.unfinished) - len(self.partial) + len(self.ready)
+        self._pump()
+
+    def _close(self) -> None:
+        self.phase, self._places = "closed", None
+        for group in [*self.ready.values(), *self.unfinished.values()]:
+            self._settle(group, "carried")
+        self._abort(self.running.values())
 
     def _admit(self) -> None:
         room = self.schedule.admission.room(self.load)
         if room <= 0 and self.phase == "free" and not self.running and self._window.taken < self.batch:
             # Enough is finished, but behind the window: only the paused groups before it can move it on.
             room = min(len(self.partial), self.batch - self._window.taken)
-        while room > 0 or self.pressing():
-            if room > 0 and self.partial:
-                _, group = self.partial.popitem(last=False)
-                self._started += 1
-                for rollout in group.members:
-                    if not rollout.done and not rollout.usage:
-                        self._launch(rollout)
-            elif not self._begin():
-                return
-            room = self.schedule.admission.room(self.load) if self.schedule.lockstep else room - 1
+        self._fill(room)
 
-    def _begin(self) -> bool:
-        offer = self.fresh(self._groups)
-        if offer is None:
-            return False
+    def _fill(self, room: int) -> None:
+        """Let groups begin, so many and those that press."""
+        while room > 0 or self._pressing:
+            if room <= 0 or not self.partial:
+                self._places = room
+                idle, admitted = not self.running, self.schedule.admission.room(self.load)
+                self._actions.append(Ask(self._groups, admitted, idle, len(self.unfinished)))
+                return
+            _, group = self.partial.popitem(last=False)
+            self._started += 1
+            for rollout in group.members:
+                if not rollout.done and not rollout.usage:
+                    self._launch(rollout)
+            room = self._left(room)
+        self._admitted()
+
+    def _left(self, room: int) -> int:
+        """Places that are left once a group has begun."""
+        return self.schedule.admission.room(self.load) if self.schedule.lockstep else room - 1
+
+    def _offered(self, event: Offered[T]) -> None:
+        room, self._places = self._places, None
+        if room is None:
+            raise ControlError("scheduler: a group was offered, and none was asked for")
+        self._pressing = event.pressing
+        if event.offer is None:
+            self._admitted()
+        else:
+            self._begin(event.offer, event.now)
+            self._fill(self._left(room))
+
+    def _begin(self, offer: Offer[T] | EmptyPlan, now: float) -> None:
         if offer.plan >= self._plans:
             self._plans = offer.plan + 1
             if self.schedule.lockstep:
                 self._sizes[offer.plan] = self.batch
-        if not offer.sizes:
-            return True
-        group = Group(
-            self._groups, offer.item, list(offer.sizes), self.version, self.clock(), offer.plan, open=offer.open
-        )
+        if isinstance(offer, EmptyPlan):
+            return
+        group = Group(self._groups, offer.item, list(offer.sizes), self.version, now, offer.plan, open=offer.open)
         self._groups += 1
         self._started += 1
         self.unfinished[group.number] = group
@@ -251,27 +317,30 @@ class Scheduler:
         for part, size in enumerate(offer.sizes):
             for _ in range(size + self.schedule.stop.spare):
                 self._launch(self._member(group, part))
-        return True
 
-    def _member(self, group: Group, part: int) -> Rollout:
+    def _member(self, group: Group[T], part: int) -> Rollout[T]:
         rollout = Rollout(self._rollouts, group, len(group.members), part)
         self._rollouts += 1
         self.numbers["submitted"] += 1
         group.members.append(rollout)
         return rollout
 
-    def _launch(self, rollout: Rollout) -> None:
+    def _launch(self, rollout: Rollout[T]) -> None:
         self.running[rollout.id] = rollout
-        self.executor.start(rollout)
+        self._actions.append(Start(rollout))
 
-    def _go(self, rollout: Rollout) -> None:
+    def _abort(self, rollouts: Iterable[Rollout[T]]) -> None:
+        if named := list(rollouts):
+            self._actions.append(Abort(named))
+
+    def _go(self, rollout: Rollout[T]) -> None:
         """Launch a rollout, or hold it where nothing may start."""
         if self.phase in ("stopping", "publishing") and self.schedule.resume.update != "run on":
             self._held.append(rollout)
         else:
             self._launch(rollout)
 
-    def _carry(self, group: Group) -> bool:
+    def _carry(self, group: Group[T]) -> bool:
         """Keep a recalled group for later once it is at rest and lacks something; whether it is kept now."""
         if not (group.recalled and group.number in self.unfinished) or any(r.id in self.running for r in group.members):
             return False
@@ -280,7 +349,7 @@ class Scheduler:
             self.partial[group.number] = group
         return not group.full
 
-    def _stopped(self, rollout: Rollout, loose: int) -> None:
+    def _stopped(self, rollout: Rollout[T], loose: int) -> None:
         resume, made = self.schedule.resume, rollout.tokens
         rollout.stops += 1
         if resume.tokens == "drop":
@@ -297,12 +366,12 @@ class Scheduler:
             else:
                 self._launch(rollout)
 
-    def _failed(self, rollout: Rollout) -> None:
+    def _failed(self, rollout: Rollout[T], refused: bool) -> None:
         group = rollout.group
         self._end(rollout, "failed")
         group.failed += 1
         if self.schedule.lockstep:
-            self._arrived(rollout)
+            self._arrived(rollout, refused)
             return
         if group.failed > self.patience:
             self._drop(group, "failures")
@@ -311,27 +380,25 @@ class Scheduler:
         if not group.recalled:
             self._go(substitute)
 
-    def _arrived(self, rollout: Rollout) -> None:
+    def _arrived(self, rollout: Rollout[T], refused: bool) -> None:
         """One of those that are wanted is there."""
         group, part = rollout.group, rollout.part
         group.got[part] += 1
         if group.got[part] == group.wanted[part]:
-            self._part_full(group, part)
+            self._part_full(group, part, refused)
 
-    def _part_full(self, group: Group, part: int) -> None:
+    def _part_full(self, group: Group[T], part: int, refused: bool) -> None:
         late = [r for r in group.members if r.part == part and not r.done and not r.usage]
         for rollout in late:
             self._end(rollout, "dropped: spare")
-        under_way = [r for r in late if r.id in self.running]
-        if under_way:
-            self.executor.abort(under_way)
+        self._abort(r for r in late if r.id in self.running)
         if group.full and not group.open:
-            self._complete(group)
+            self._complete(group, refused)
 
-    def _complete(self, group: Group) -> None:
+    def _complete(self, group: Group[T], refused: bool) -> None:
         if self.schedule.age.too_old(group.born, self.version):
             self._drop(group, "age")
-        elif not self.accept(group):
+        elif refused:
             self._drop(group, "filter")
         else:
             del self.unfinished[group.number]
@@ -358,11 +425,11 @@ class Scheduler:
     def _batch_there(self) -> bool:
         if self.schedule.lockstep:
             # Everything that was asked for is there, and nothing more may begin before this batch is trained.
-            over = self._plans > self.version and not self.unfinished and not self.pressing()
+            over = self._plans > self.version and not self.unfinished and not self._pressing
             return over and self.schedule.admission.room(self.load) <= 0
         return self._window.taken >= self.batch and not self._waits()
 
-    def _of_plan(self) -> list[Group]:
+    def _of_plan(self) -> list[Group[T]]:
         """The groups of the oldest plan, those beyond its batch dropped."""
         mine = sorted((g for g in self.ready.values() if g.plan == self.version), key=lambda group: group.number)
         for group in mine[self.size :]:
@@ -379,13 +446,13 @@ class Scheduler:
         if self.schedule.stop.abort and self.running:
             for rollout in self.running.values():
                 rollout.group.recalled = True
-            self.executor.abort(list(self.running.values()))
-        self.executor.train(batch)
+            self._abort(self.running.values())
+        self._actions.append(Train(batch))
 
     def _expire(self) -> None:
         """Drop what has become too old."""
         late = self._late
-        groups: list[Group] = []
+        groups: list[Group[T]] = []
         if any(count and self.schedule.age.too_old(born, self.version) for born, count in self._rested.items()):
             groups += filter(late, self.ready.values())
         # Groups are begun in order of version, so those under way that are too old stand first.
@@ -397,18 +464,17 @@ class Scheduler:
         for group in groups:
             self._drop(group, "age")
 
-    def _late(self, group: Group) -> bool:
+    def _late(self, group: Group[T]) -> bool:
         return self.schedule.age.too_old(group.born, self.version)
 
-    def _drop(self, group: Group, rule: str) -> None:
+    def _drop(self, group: Group[T], rule: str) -> None:
         under_way = [r for r in group.members if r.id in self.running and not r.usage]
         self._started -= group.number not in self.partial  # its place is free, or nothing could ever fill a batch
         self._settle(group, f"dropped: {rule}")
-        if under_way:
-            self.executor.abort(under_way)
+        self._abort(under_way)
         self._slide()
 
-    def _settle(self, group: Group, usage: str) -> None:
+    def _settle(self, group: Group[T], usage: str) -> None:
         group.usage = usage
         self.unfinished.pop(group.number, None)
         self.partial.pop(group.number, None)
@@ -422,9 +488,9 @@ class Scheduler:
         for rollout in group.members:
             if not rollout.usage:
                 self._end(rollout, usage if rollout in kept else "dropped: spare")
-        self.on_settled(group)
+        self._actions.append(Settled(group))
 
-    def _end(self, rollout: Rollout, usage: str) -> None:
+    def _end(self, rollout: Rollout[T], usage: str) -> None:
         rollout.usage = usage
         self.numbers[usage] += 1
         if usage == "trained":

@@ -6,7 +6,7 @@ from rolltree.control.schedule import Ahead, Offer, OverSample, Resume, Schedule
 from rolltree.control.schedule.scheduler import Scheduler
 from studies.clock.hardware import Hardware
 from studies.clock.work import Constant, Job, LogNormal, WorkItem, Workload
-from studies.clock.world import ClockError, ClockWorld
+from studies.clock.world import ClockError, ClockWorld, Prompts
 
 
 def play(schedule, lengths, *, batch, updates, engines=2, slots=1, colocated=True, per_sequence=1.0, sync=0.0, **item):
@@ -19,11 +19,9 @@ def play(schedule, lengths, *, batch, updates, engines=2, slots=1, colocated=Tru
     )  # fmt: skip
     groups = []
     items = [WorkItem((Job((n,), **item),), 0.0) for n in lengths]
-    scheduler = Scheduler(
-        schedule, world, lambda k: Offer(items[k], (1,)) if k < len(items) else None, batch, lambda: world.now,
-        on_settled=groups.append,
-    )  # fmt: skip
-    world.drive(scheduler, updates)
+    scheduler = Scheduler(schedule, batch)
+    prompts = Prompts(lambda k: Offer(items[k], (1,)) if k < len(items) else None, settled=groups.append)
+    world.drive(scheduler, prompts, updates)
     return world, scheduler, groups
 
 
@@ -82,11 +80,8 @@ def interrupted(tokens, turns):
         *[WorkItem((Job((50,)),), 0.0)] * 2,
     ]
     groups = []
-    scheduler = Scheduler(
-        Schedule(Ahead(1), resume=Resume(tokens)), world, lambda k: Offer(items[k], (1,)), 1, lambda: world.now,
-        on_settled=groups.append,
-    )  # fmt: skip
-    world.drive(scheduler, 2)
+    scheduler = Scheduler(Schedule(Ahead(1), resume=Resume(tokens)), 1)
+    world.drive(scheduler, Prompts(lambda k: Offer(items[k], (1,)), settled=groups.append), 2)
     return world, scheduler, groups
 
 

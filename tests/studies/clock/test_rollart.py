@@ -7,7 +7,7 @@ from rolltree.control.schedule.scheduler import Scheduler
 from studies.clock.hardware import Hardware
 from studies.clock.rollart import KEEPING, READS, WRITES, AgentWork, mixed, paced
 from studies.clock.work import Job, WorkItem
-from studies.clock.world import ClockWorld
+from studies.clock.world import ClockWorld, Prompts
 
 BASE = {"slots": 1, "plateau": 1.0, "per_sequence": 0.0, "prefill": 0.0, "train": 0.0, "sync": 0.0, "colocated": False}
 
@@ -15,11 +15,8 @@ BASE = {"slots": 1, "plateau": 1.0, "per_sequence": 0.0, "prefill": 0.0, "train"
 def play(jobs, hardware, fleet=None, updates=1, batch=None, schedule=None):
     world = ClockWorld(hardware, fleet or {})
     offers = [Offer(WorkItem((job,), 0.0), (1,)) for job in jobs]
-    scheduler = Scheduler(
-        schedule or Schedule(), world, lambda k: offers[k] if k < len(offers) else None, batch or len(jobs),
-        lambda: world.now,
-    )  # fmt: skip
-    world.drive(scheduler, updates)
+    scheduler = Scheduler(schedule or Schedule(), batch or len(jobs))
+    world.drive(scheduler, Prompts(lambda k: offers[k] if k < len(offers) else None), updates)
     return world
 
 

@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from rolltree.control.schedule import (
     PRESETS,
     Ahead,
-    Bounded,
     Group,
     OverSample,
     Resume,
@@ -18,13 +17,13 @@ from rolltree.control.schedule import (
     Scheduler,
     StalenessBound,
     Stop,
-    TopUp,
 )  # fmt: skip
 from studies.clock.arms import AGENTS, ARMS
 from studies.clock.hardware import Hardware
 from studies.clock.measure import Batches, lower_bound
 from studies.clock.work import Constant, LogNormal, Pareto, Workload
 from studies.clock.world import ClockWorld, simulate
+from tests.control.schedules import SCHEDULES
 
 BATCH, SIZE = 4, 3
 
@@ -38,23 +37,6 @@ works = st.builds(
     failing=st.sampled_from((0.0, 0.1)),
     seed=st.integers(0, 2**20),
 )
-schedules = st.builds(
-    Schedule,
-    st.one_of(
-        st.builds(Ahead, st.integers(0, 3), st.sampled_from((None, 1.0, 2.0))),
-        st.builds(OverSample, st.floats(1, 3)),
-        st.builds(Bounded, st.floats(0, 2), st.floats(1, 3)),
-        st.builds(TopUp, st.floats(1, 3)),
-    ),
-    st.builds(
-        Stop, st.sampled_from(("created", "finished")), st.sampled_from((None, 1.0, 1.5)), st.booleans(),
-        st.integers(0, 2),
-    ),
-    st.builds(
-        Resume, st.sampled_from(("keep", "mask", "turn", "restart")), st.sampled_from(("interrupt", "wait", "run on"))
-    ),
-    st.builds(StalenessBound, st.one_of(st.none(), st.integers(2, 4)), st.just("drop"), st.booleans()),
-)  # fmt: skip
 
 
 def played(schedule: Schedule, work: Workload, engines: int = 2, updates: int = 5, colocated: bool = False, **also):
@@ -86,7 +68,7 @@ def check_accounts(world: ClockWorld, told: Scheduler, groups: list[Group]) -> N
 
 
 @settings(max_examples=25, deadline=None)
-@given(schedules, works)
+@given(SCHEDULES, works)
 @example(
     Schedule(
         OverSample(2.0), Stop("created", 1.0, True, 0), Resume("keep", "interrupt"), StalenessBound(None, "drop", False)
