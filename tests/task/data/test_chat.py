@@ -66,6 +66,19 @@ def test_a_task_in_other_processes_is_not_taken_out_of_its_wrapper(tmp_path):
     assert spoken_by(remote, HFCodec(tokenizer())) is remote
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        CHATML.replace("for m in messages", "for m in messages if m.role != 'system'"),
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML,
+    ],
+)
+def test_where_a_template_has_no_system_message_its_text_begins_the_users(tmp_path, template):
+    asked = first(spoken(sums(tmp_path / "s.jsonl"), template, system="Be brief.")).prompt
+    assert asked.startswith("<|im_start|>user\nBe brief.\n\n")
+    assert "system" not in asked
+
+
 @pytest.mark.parametrize("template", [CHATML, HERMES, LLAMA])
 def test_the_token_that_ends_a_turn_is_read_off_the_template(tmp_path, template):
     assert Chat(tokenizer(template)).ends == "<|im_end|>"
@@ -86,8 +99,6 @@ def test_rewards_read_the_text_without_the_end_of_the_turn(tmp_path):
     ("template", "knobs", "says"),
     [
         (CHATML.replace("{% if add_generation_prompt %}", "{% if false %}"), {}, "has no generation prompt"),
-        (CHATML.replace("for m in messages", "for m in messages if m.role != 'system'"), {"system": "S"},
-         "drops the system message"),
         ("{{ raise_exception('no such role') }}", {}, "refuses the messages (user): TemplateError: no such role"),
         ("{% if add_generation_prompt %}x{% endif %}", {}, "drops the user's message"),
         (None, {"system": "S"}, "--system needs a chat template"),
