@@ -101,6 +101,8 @@ def encode(value: Any) -> Any:
     plain = _PLAIN.get(type(value))
     if plain is not None:
         return plain(value)
+    if isinstance(value, str):
+        return f"{value}"  # a text that knows more: a prompt in a chat template is kept as its question
     if isinstance(value, np.generic) and value.dtype.kind in "biuf":
         return encode(value.item())
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from rolltree.control.hints import solver
 from rolltree.policy.codec import HFCodec
 from rolltree.task.data.chat import Chat
 from rolltree.task.items import TaskError
@@ -31,6 +32,15 @@ def test_a_prompt_is_asked_in_the_template_with_the_system_message(tmp_path):
         assert asked.startswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2=")
     assert first(spoken(path, chat="off")).prompt == "2+2="
     assert first(spoken_by(load_task(path, reward="exact"), HFCodec(tokenizer(None)))).prompt == "2+2="
+
+
+def test_a_column_with_a_worked_solution_is_what_hints_show(tmp_path):
+    path = rows(
+        tmp_path / "s.jsonl", *({"prompt": f"{k}+1=", "answer": k + 1, "solution": f"{k} and 1"} for k in range(3))
+    )
+    made = spoken(path)
+    item = first(made)
+    assert solver(made)(item) == item.prompt.question.replace("+1=", " and 1")
 
 
 def test_conversations_are_asked_as_they_are(tmp_path):

@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rolltree.control.brief import Brief, Slot, brief
+from rolltree.control.corpus import Corpus
 from rolltree.generate.spoken import laid_out, spoken_brief
 from rolltree.policy.codec import HFCodec
 from rolltree.policy.quoted import Quoted
 from rolltree.task.data.chat import Chat
 from rolltree.task.items import TaskError
 from rolltree.task.spoken import Spoken, question_of
+from rolltree.tree.store.values import dumps, loads
 from tests.task.data.templates import FORMATS, chat_tokenizer
 
 few = settings(max_examples=40, deadline=None)
@@ -166,6 +168,14 @@ def test_another_models_template_asks_the_same_messages():
     prompt = Chat(codec("qwen2.5").tokenizer, "Be brief.").prompt("q") + "?"
     theirs = Chat(codec("gemma").tokenizer)
     assert prompt.spoken_by(theirs) == rendered("gemma", [{"role": "user", "content": "Be brief.\n\nq?"}])
+
+
+def test_what_a_control_remembers_of_a_prompt_is_its_question():
+    prompt = Chat(codec("qwen3").tokenizer).prompt("2+2=")
+    corpus = Corpus()
+    corpus.add("q", prompt, "4")
+    assert loads(dumps(corpus)).solved == {"q": ["2+2=", "4"]}
+    assert loads(dumps((Quoted("ab", ((0, 1),)),))) == ("ab",)
 
 
 def test_another_process_gets_the_text():
