@@ -23,6 +23,7 @@ from rolltree.engine.local import LocalEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow, open_hand
+from rolltree.generate.spoken import spoken_brief
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.rollout.ordered_items import SpokenStep, ordered_item
@@ -179,6 +180,15 @@ def test_what_a_control_asks_in_its_own_words_is_asked_in_the_template() -> None
     own, same = step.prompts_of([Item("own", f"Write a skill for {item.prompt}", None), item])
     said = template("llama3", ("system", "Be brief."), ("user", "Write a skill for 1+1="))
     assert (own.item.prompt, same.item) == (said, item)
+
+
+def test_the_page_shows_what_a_template_makes() -> None:
+    page = (Path(__file__).resolve().parents[2] / "docs/howto/judges.md").read_text(encoding="utf-8")
+    chat = Chat(chat_tokenizer("qwen3"))
+    attempt = brief("An earlier attempt: 5+1 is 7\n", "attempt 1", before=True)
+    assert f"```\n{spoken_brief(attempt, chat.prompt('5+1=')).rstrip()!s}\n```" in page
+    told = str(chat.prompt("5+1=")) + f"7{chat.ends}" + chat.again("[0] 5+1=").rstrip()
+    assert f"```\n{told}\n```" in page
 
 
 def shown() -> Iterator[tuple[str, str]]:
