@@ -188,8 +188,11 @@ class Hand(Recorder):
         In role "policy" they are the policy's own actions chosen by a method: they train, are marked `forced`, and
         carry the policy's log-prob (`sampling_logprob` is NaN: they were not sampled). Other roles never train. Role
         "prompt" asks anew: what follows is a rollout of its own, limited and judged by itself, with everything above
-        as its context. None = no leaf was left in the budget.
+        as its context; a text is then the user's, and written in the template that the item is asked in. None = no leaf
+        was left in the budget.
         """
+        if role == "prompt" and isinstance(tokens, str):
+            node, tokens = outside.asked_anew(self, node, tokens)
         ids = actions_of(self.engine, tokens, "a forced text" if isinstance(tokens, str) else "a forced run")
         child = outside.place(self, node, ids, role, birth)
         if child is None:

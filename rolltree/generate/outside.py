@@ -16,10 +16,12 @@ from rolltree.engine.protocol import EngineError, Scored
 from rolltree.engine.texts import actions_of
 from rolltree.generate import aside
 from rolltree.generate.answers import reply_of, start_of, verdict_of
-from rolltree.generate.random import next_run, tag_rng
+from rolltree.generate.random import lineage, next_run, tag_rng
 from rolltree.generate.recorder import Recorder
 from rolltree.generate.setting import Gone, HandError, attempt
+from rolltree.policy.quoted import Quoted
 from rolltree.task.protocol import Artefact, Observation, ReadsAnswers, Reply, Verdict
+from rolltree.task.spoken import Spoken
 from rolltree.tree import Birth, Node, Role
 from rolltree.tree.node import Array
 
@@ -185,7 +187,10 @@ async def _step(hand: Recorder, node: Node, state: Any, text: Artefact) -> Reply
 
 def _heard(hand: Recorder, reply: Reply) -> Observation:
     """What of a reply is written down: no context holds a megabyte of text, and tokenising it costs seconds."""
-    return reply.text[: hand.setting.patience.reply_characters] if isinstance(reply.text, str) else reply.text
+    text, most = reply.text, hand.setting.patience.reply_characters
+    if not isinstance(text, str) or len(text) <= most:
+        return text
+    return text.part(0, most) if isinstance(text, Quoted) else text[:most]
 
 
 def place(hand: Recorder, node: Node, actions: Array, role: Role, birth: Birth) -> Node | None:
@@ -199,6 +204,45 @@ def place(hand: Recorder, node: Node, actions: Array, role: Role, birth: Birth) 
     child = hand.tree.extend(node, actions, role=role, actor=actor, level=hand.level, birth=birth, forced=forced)
     tag_rng(child, run)
     return child
+
+
+def asked_anew(hand: Recorder, node: Node, text: str) -> tuple[Node, Array | str]:
+    """Where a text that asks again is written, and what: as it is, or as a message of the user in a chat.
+
+    Where nobody has spoken yet it belongs into the prompt's own message, so that another prompt begins as this one
+    does. Behind a turn of the policy it is the next message.
+    """
+    tree, prompt = hand.tree, hand.item.prompt
+    if not isinstance(prompt, Spoken):
+        return node, text
+    codec, so_far = hand.codec, tree.prefix(node)
+    if all(one.role == "prompt" for one in tree.path(node)):
+        ids = np.asarray(codec.encode(prompt + text), np.int32)
+        known = min(aside.shared(so_far, ids), len(ids) - 1)
+        return _within(hand, node, known), ids[known:]
+    ends, again = prompt.speaker.ends, prompt.speaker.again(text)
+    if not ends or (len(so_far) and [int(so_far[-1])] == codec.encode(ends)):
+        return node, again
+    return node, Quoted(ends + again, tuple((a + len(ends), b + len(ends)) for a, b in again.data))
+
+
+def _within(hand: Recorder, node: Node, known: int) -> Node:
+    """The node that ends after the first tokens of a prompt; streams and scores stay with the place they belong to."""
+    tree, start = hand.tree, 0
+    for here in tree.path(node):
+        if known <= start + len(here):
+            if known == start + len(here):
+                return here
+            first, run = tree.root, lineage(tree, here)
+            head = tree.cut(here, known - start) if known > start else tree.open_root()
+            tag_rng(here, run)
+            if tree.root is not first:
+                head.scores.update(first.scores)
+            else:
+                tag_rng(head, run)
+            return head
+        start += len(here)
+    return node
 
 
 def behind_silence(path: Sequence[Node]) -> Node:

@@ -13,6 +13,7 @@ from rolltree.engine.protocol import Channel, Codec, Engine, exact_text, token_c
 from rolltree.generate.random import Stream
 from rolltree.generate.setting import HandError, Setting, error_line, place_of
 from rolltree.task.protocol import Artefact, Item, Task
+from rolltree.task.spoken import Spoken
 from rolltree.tree import Event, Finish, Forest, Node, Tree
 from rolltree.tree.node import Array, FloatArray, Kind, join_actions
 
@@ -100,7 +101,10 @@ class Recorder:
 
     def text(self, node: Node) -> Artefact:
         """What was made between the prompt (the last one, where a rollout was asked for again) and a node's end."""
-        return self._decoded(latest_rollout(self.tree.path(node)))
+        made = self._decoded(latest_rollout(self.tree.path(node)))
+        item = self.setting.items.get(self.tree.id)
+        # The token that ends a chat model's turn is no part of what it said.
+        return made.removesuffix(item.prompt.speaker.ends) if item and isinstance(item.prompt, Spoken) else made
 
     def turn(self, node: Node) -> Artefact:
         """What was written since the environment last spoke."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from rolltree.errors import RolltreeError
 from rolltree.policy.errors import ModelError
 from rolltree.policy.models import MODELS, model_folder
+from rolltree.policy.quoted import Quoted
 
 # Where a run's tokenizer lies: in its newest checkpoint, else in the folder of the model that it names.
 
@@ -67,7 +69,12 @@ class HFCodec:
         return self._eos
 
     def encode(self, text: str) -> list[int]:
-        """Ids of a text, with no special tokens added. Those of short texts are kept: environments repeat theirs."""
+        """Ids of a text, with no special tokens added; in data (`Quoted`) their names are text.
+
+        Ids of short texts are kept: environments repeat theirs.
+        """
+        if isinstance(text, Quoted) and any(self._control.search(text, a, b) for a, b in text.data):
+            return self._around_data(text)
         if text in self._kept:
             return list(self._kept[text])
         ids: Any = self.tokenizer.encode(text, add_special_tokens=False)
@@ -75,6 +82,28 @@ class HFCodec:
         if len(text) <= SHORT and len(self._kept) < KEPT:
             self._kept[text] = tuple(out)
         return out
+
+    @cached_property
+    def _control(self) -> re.Pattern[str]:
+        """Finds the text of a special token, the longest that begins at a place."""
+        names = sorted(set(self.specials.values()), key=len, reverse=True)
+        return re.compile("|".join(map(re.escape, names)) or "(?!)")
+
+    def _around_data(self, text: Quoted) -> list[int]:
+        """Ids of a text in whose data the name of a special token stands: between the template's own, all is text."""
+        known = {name: i for i, name in self.specials.items()}
+        out: list[int] = []
+        at = 0
+        for found in self._control.finditer(text):
+            if any(found.start() < b and found.end() > a for a, b in text.data):
+                continue
+            out += [*self._as_text(text[at : found.start()]), known[found.group()]]
+            at = found.end()
+        return out + self._as_text(text[at:])
+
+    def _as_text(self, text: str) -> list[int]:
+        ids: Any = self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True) if text else ()
+        return [int(i) for i in ids]
 
     @cached_property
     def specials(self) -> Mapping[int, str]:

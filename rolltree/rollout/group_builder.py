@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from rolltree.control.brief import Brief
+from rolltree.control.brief import Brief, Laid
 from rolltree.control.history import History, band
 from rolltree.control.ledger import Budget
 from rolltree.control.order import PLAIN, ControlError, Delivery, Grades, Order, Written
@@ -17,11 +17,14 @@ from rolltree.control.probe import Probed
 from rolltree.engine.protocol import Engine, token_codec
 from rolltree.engine.texts import actions_of
 from rolltree.filter.groups import GroupFilter, live_leaves
+from rolltree.generate.aside import shared
 from rolltree.generate.random import MARK
 from rolltree.generate.setting import error_line
+from rolltree.generate.spoken import laid_out
 from rolltree.task.protocol import Item, Task, expected
+from rolltree.task.spoken import Spoken
 from rolltree.tree import Node, Tree
-from rolltree.tree.node import Array, FloatArray, is_solved, join_actions
+from rolltree.tree.node import Array, FloatArray, as_actions, is_solved, join_actions
 from rolltree.tree.references import moved as moved_references
 
 # Log-probs of nodes whose context has changed, or that were never read, in the tree where they stand now.
@@ -59,27 +62,20 @@ async def score_node(tree: Tree, node: Node, engine: Engine, budget: Budget) -> 
 # Several deliveries for one prompt as one tree: the group its credit, filters and shapers see.
 #
 # A delivery in another context than the bare prompt's keeps that context as hint nodes, one for each slot of its brief;
-# a hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they
+# beside a prompt in a chat template they stand inside of it, so the two contexts part where the first slot begins.
+# A hidden slot is left out instead, and the rollouts carry the log-prob of the bare prompt beside the distribution they
 # were sampled from.
 
 IDS = frozenset({"children", "head", "original", "removed"})
 """Numbers of events that are node ids."""
 
 
-def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int, int]]) -> list[Node]:
+def absorb(into: Tree, grown: Tree, order: Order, laid: Laid) -> list[Node]:
     """Move what was grown for an order below the prompt of `into`; returns the nodes that stand right below it.
 
-    `spans` says where in the grown tree's prompt the slots of its brief stand.
+    `laid` is the prompt with the slots of its brief that are shown.
     """
-    top = into.prompt
-    for slot in order.brief.shown if order.brief is not None and grown.root.children else ():
-        start, stop = spans[slot.name]
-        notes: dict[str, Any] = {"arm": order.arm, "slot": slot.name}
-        top = into.extend(
-            top, grown.root.actions[start:stop], role="hint", forced=True, trainable=slot.trainable, birth="forced",
-            status="done", actor="control", notes=notes | ({"sources": list(slot.sources)} if slot.sources else {}),
-        )  # fmt: skip
-        into.event("force", top, order.why, arm=order.arm, tokens=len(top), role="hint", slot=slot.name)
+    top = _context(into, order, laid) if grown.root.children else into.prompt
     heads = grown.children(grown.root)
     moved = {grown.root.id: top.id}
     for node in list(grown.walk()):
@@ -104,6 +100,47 @@ def absorb(into: Tree, grown: Tree, order: Order, spans: Mapping[str, tuple[int,
     if "failed" in grown.notes:
         into.notes["failed"] = grown.notes["failed"]
     return heads
+
+
+def _context(into: Tree, order: Order, laid: Laid) -> Node:
+    """The node that ends an order's context: what it shares with the bare prompt is that prompt's own beginning."""
+    known = shared(into.prefix(into.prompt), laid.ids)
+    top, at = _beginning(into, known), known
+    for slot in order.brief.shown if order.brief is not None else ():
+        start, stop = laid.spans[slot.name]
+        top = _between(into, top, laid.ids[at:start])
+        notes: dict[str, Any] = {"arm": order.arm, "slot": slot.name}
+        top = into.extend(
+            top, laid.ids[max(start, at) : stop], role="hint", forced=True, trainable=slot.trainable, birth="forced",
+            status="done", actor="control", notes=notes | ({"sources": list(slot.sources)} if slot.sources else {}),
+        )  # fmt: skip
+        into.event("force", top, order.why, arm=order.arm, tokens=len(top), role="hint", slot=slot.name)
+        at = max(stop, at)
+    return _between(into, top, laid.ids[at:])
+
+
+def _between(into: Tree, top: Node, ids: Array) -> Node:
+    """What a template writes between slots and behind them."""
+    if not len(ids):
+        return top
+    for one in into.children(top):
+        if one.role == "prompt" and np.array_equal(one.actions, ids):
+            return one
+    return into.extend(top, ids, role="prompt", birth="boundary", status="done", actor="task")
+
+
+def _beginning(into: Tree, known: int) -> Node:
+    """The node that ends after the first tokens of the bare prompt; the scores of a group stay at its root."""
+    start, first = 0, into.root
+    node = first
+    for node in into.path(into.prompt):
+        if known <= start + len(node):
+            break
+        start += len(node)
+    head = into.cut(node, known - start)
+    if into.root is not first:
+        into.root.scores, first.scores = first.scores, {}
+    return head
 
 
 def _moved(name: str, value: Any, moved: dict[int, int]) -> Any:
@@ -143,7 +180,7 @@ class GroupBuilder:
         ids = actions_of(self.engine, order.prompt.item.prompt, f"the prompt of item {item.id!r}")
         if order.brief is not None:
             what = f"what is added to the prompt of item {item.id!r}"
-            ids = order.brief.laid(lambda text: actions_of(self.engine, text, what), ids).ids
+            ids = laid_out(order.brief, lambda text: actions_of(self.engine, text, what), _asked(order, ids)).ids
         return Tree(name, ids, task=self.task.name, item=item.id)
 
     def restored(self, place: int, group: Tree) -> None:
@@ -171,15 +208,17 @@ class GroupBuilder:
         if not order.for_training:
             return delivery, []
         group, heads = self.groups.get(prompt.place), list[Node]()
+        read = self.engine.codec.encode
+        shown = Brief(order.brief.shown if order.brief is not None else ())
         if group is None:
-            bare = order.brief is None
-            group = tree if bare else Tree(tree.id, self.engine.codec.encode(prompt.item.prompt),
-                                           task=self.task.name, item=prompt.item.id)  # fmt: skip
+            bare = as_actions(read(prompt.item.prompt))
+            # The tree begins with what all contexts of the prompt share, so that none of them is an empty leaf.
+            common = bare[: shared(bare, laid_out(shown, read, _asked(order, bare)).ids)]
+            group = tree if order.brief is None else Tree(tree.id, common, task=self.task.name, item=prompt.item.id)
             group.notes.update(expected(prompt.item))
             self.groups[prompt.place] = group
         if group is not tree:
-            laid = (order.brief or Brief()).laid(self.engine.codec.encode, group.root.actions)
-            heads = absorb(group, tree, order, laid.spans)
+            heads = absorb(group, tree, order, laid_out(shown, read, _asked(order, group.prefix(group.prompt))))
         if order.replaces and any(r > 0 for r in delivery.rewards):
             _replace(group, order.replaces)
         group.root.scores.update(order.marks)
@@ -264,6 +303,12 @@ class GroupBuilder:
             count += 1
             tree.id = f"{name}+{count}"
         self._ids.add(tree.id)
+
+
+def _asked(order: Order, ids: Array) -> Array | Spoken:
+    """What a brief is laid beside: the messages of a prompt in a chat template, or a plain prompt's tokens."""
+    prompt = order.prompt.item.prompt
+    return prompt if isinstance(prompt, Spoken) else ids
 
 
 def _ungraded(tree: Tree) -> list[Node]:

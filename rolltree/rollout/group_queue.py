@@ -18,13 +18,13 @@ from typing import Any, NamedTuple
 from rolltree.control.following import Name
 from rolltree.control.hints import solver
 from rolltree.control.order import Delivery
-from rolltree.control.plan import Step
 from rolltree.control.schedule import Ask, EmptyPlan, Event, Extended, Group, Offer, Offered, Pressing, Released, Woken
 from rolltree.generate.aside import join
 from rolltree.generate.random import Stream, mix
 from rolltree.recipe.recipe import Parts
 from rolltree.rollout.control_state import ControlState
 from rolltree.rollout.group_builder import MEASURED, GroupBuilder
+from rolltree.rollout.ordered_items import SpokenStep
 from rolltree.rollout.plan_runs import PlanRuns, RoundState
 from rolltree.rollout.slots import PromptGroup, RolloutSlot, RoundSlots, Surroundings
 from rolltree.rollout.units import Unit
@@ -262,12 +262,14 @@ class GroupQueue:
             self._slots[key] = self.around.round(round)
         return self._slots[key].slot(index)
 
-    def _step(self, number: int, prompts: int) -> tuple[Step, GroupBuilder]:
+    def _step(self, number: int, prompts: int) -> tuple[SpokenStep, GroupBuilder]:
         """What the plan with this number may use."""
         a = self.around
         builder = GroupBuilder(a.engine, a.task, a.budget, a.parts.filters, self.control.history, number + 1)
         rng = Stream(mix(a.config.seed, "step", number + 1)).child("control").generator()
-        step = Step(number + 1, prompts, self._width, rng, a.cursor, self.control.history, self._solve)
+        chat = getattr(a.task, "chat", None)  # a chat task's template
+        history = self.control.history
+        step = SpokenStep(number + 1, prompts, self._width, rng, a.cursor, history, self._solve, speaker=chat)
         return step, builder
 
 

@@ -6,13 +6,32 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rolltree.control.order import Order
+from rolltree.control.order import Order, Prompt
+from rolltree.control.plan import Step
+from rolltree.generate.spoken import spoken_brief
 from rolltree.task.protocol import Item, Reply, Split, Task, Verdict
+from rolltree.task.spoken import Speaker, Spoken
 
 LEAD = "answer begins with"
 """Key in an ordered item's meta: text the verifier reads in front of the rollout."""
 UNJUDGED = "graded by the plan"
 """Key in an ordered item's meta: the verifier is not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpokenStep(Step):
+    """A step of a task in a chat template: what a control asks in words of its own is asked in that template too."""
+
+    speaker: Speaker | None = None
+
+    def prompts_of(self, items: Sequence[Item]) -> list[Prompt]:
+        """Items in places of their own."""
+        return [Prompt(self._spoken(item), next(self.places)) for item in items]
+
+    def _spoken(self, item: Item) -> Item:
+        if self.speaker is None or isinstance(item.prompt, Spoken):
+            return item
+        return replace(item, prompt=self.speaker.prompt(item.prompt))
 
 
 def ordered_item(order: Order, place: int) -> Item:
@@ -23,7 +42,7 @@ def ordered_item(order: Order, place: int) -> Item:
     if brief is None:
         return item
     meta = {**item.meta, LEAD: brief.lead} if brief.lead else item.meta
-    return replace(item, id=f"{item.id}~{order.arm}~{place}", prompt=brief.around(item.prompt), meta=meta)
+    return replace(item, id=f"{item.id}~{order.arm}~{place}", prompt=spoken_brief(brief, item.prompt), meta=meta)
 
 
 def names_of(items: Sequence[Item]) -> list[str]:

@@ -18,6 +18,7 @@ from rolltree.generate.judged import JUDGED, Judged
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, check_group
+from rolltree.task.spoken import question_of
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
@@ -67,7 +68,7 @@ class FirstError:
 
     async def _of(self, hand: Hand, entry: Entry) -> float | None:
         steps = steps_of(entry.text, self.delimiter)
-        before = prompt_of(hand)
+        before = question_of(prompt_of(hand))
         for i, step in enumerate(steps):
             said = await likelihoods(hand, self.role, before, [step], [entry], mean=True)
             if said is None:

@@ -212,6 +212,7 @@ def test_nothing_is_told_along_references() -> None:
 
 
 def test_references_survive_storing_copying_and_merging(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    from rolltree.control.brief import Laid
     from rolltree.control.order import Order
     from rolltree.rollout.group_builder import absorb
     from rolltree.tree import Forest
@@ -231,7 +232,7 @@ def test_references_survive_storing_copying_and_merging(tmp_path) -> None:  # ty
         last = next(n for n in tree if REFERENCES in n.notes)
         assert [int(n.actions[0]) for n in references(tree, last)] == [4, 3]
     into = fresh("u")
-    absorb(into, fresh("v"), Order("p", 2), {})
+    absorb(into, fresh("v"), Order("p", 2), Laid(into.root.actions, {}))
     for node in into:
         if REFERENCES in node.notes:
             assert [int(n.actions[0]) for n in references(into, node)] == [4, 3]

@@ -20,6 +20,7 @@ from rolltree.generate.judged import judged_parts
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, check_group
+from rolltree.task.spoken import question_of
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
@@ -123,7 +124,7 @@ class Unlike:
     ) -> Sequence[Opinion]:
         """Measure each text."""
         shown = any("{prompt}" in text for text in self.texts)
-        prompt = prompt_of(hand_of(hand, self)) if shown else ""
+        prompt = question_of(prompt_of(hand_of(hand, self))) if shown else ""
         texts = [text.replace("{prompt}", prompt) for text in self.texts]
         return [[1 - max(alike(entry.text, text) for text in texts) for entry in q] for q in questions]
 

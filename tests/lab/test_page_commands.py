@@ -18,7 +18,7 @@ from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
 from rolltree.training import run
 from studies.lab.recipe_pages import DOCS
-from tests.task.data.toy import sums, tokenizer
+from tests.task.data.toy import rows, tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = {
@@ -58,7 +58,8 @@ def chat(tmp_path_factory) -> Path:
         num_key_value_heads=2, max_position_embeddings=2048, bos_token_id=None, eos_token_id=made.eos_token_id,
     )  # fmt: skip
     LlamaForCausalLM(config).save_pretrained(folder / "model")
-    sums(folder / "sums.jsonl")
+    worked = ({"question": f"{k}+1=", "answer": k + 1, "solution": f"One more than {k} is {k + 1}."} for k in range(40))
+    rows(folder / "sums.jsonl", *worked)
     return folder
 
 
@@ -77,11 +78,11 @@ def test_behind_a_chat_template_every_recipe_fits_or_is_refused_in_a_sentence(ch
             fits.append(card.name)
     asyncio.run(engine.close())
     assert not [said for said in refused if "\n" in said]
-    assert {"grpo", "best_of_n", "treepo", "rtv"} <= set(fits)
+    assert {"grpo", "best_of_n", "treepo", "rtv", "guide", "adhint", "seele", "otr"} <= set(fits)
     assert not {"arpo", "slideforge", "label_tree", "fapo"} & set(fits)
 
 
-@pytest.mark.parametrize("name", ["dapo", "treepo", "rtv", "self_pretraining"])
+@pytest.mark.parametrize("name", ["dapo", "treepo", "rtv", "guide", "self_pretraining"])
 def test_recipes_train_behind_a_chat_template(name, chat, tmp_path):
     given = {"--task": chat / "sums.jsonl", "--reward": "number", "--policy": chat / "model", "--out": tmp_path / "run"}
     words = [str(word) for option in (given | SMALL).items() for word in option]

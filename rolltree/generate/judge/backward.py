@@ -17,6 +17,7 @@ from rolltree.control.brief import brief
 from rolltree.generate.judge.engine_judges import about, likelihoods, prompt_of
 from rolltree.generate.judge.protocol import Entry, JudgeError, Opinion, Question, hand_of
 from rolltree.generate.random import mix
+from rolltree.task.spoken import question_of
 
 if TYPE_CHECKING:
     from rolltree.generate.hand import Hand
@@ -65,7 +66,7 @@ class Backward:
         return None if any(x is None for x in found) else [x for x in found if x is not None]
 
     async def _one(self, hand: Hand, entry: Entry) -> float | None:
-        text, prompt = self.ask.format(text=entry.text), prompt_of(hand)
+        text, prompt = self.ask.format(text=entry.text), question_of(prompt_of(hand))
         if self.n == 0:
             said = await likelihoods(hand, self.role, text, [prompt], [entry], mean=True)
             return None if said is None else float(np.exp(said[0]))

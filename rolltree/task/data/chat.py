@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, cast
 
+from rolltree.policy.quoted import Quoted
 from rolltree.task.items import TaskError
+from rolltree.task.spoken import Messages, Spoken, found, mark
 
 # Think tags: what a model thinks stands between them, and its answer behind them.
 
@@ -59,7 +61,6 @@ def think_tags(told: str) -> Think:
     return Think(opens.strip(), closes.strip())
 
 
-Messages = Sequence[Mapping[str, Any]]
 MARK, ASKED, HEARD = "rolltree0answer", "rolltree0question", "rolltree0reply"
 """Texts that stand in no template."""
 
@@ -73,9 +74,9 @@ class Chat:
     tools: tuple[Mapping[str, Any], ...] = ()
     """JSON schemas, as templates take them."""
 
-    def prompt(self, asked: str | Messages) -> str:
+    def prompt(self, asked: str | Messages) -> Spoken:
         """A prompt with the beginning of the model's turn behind it."""
-        return self.render(self.messages(asked), begin=True)
+        return Spoken.of(self, self.messages(asked))
 
     def messages(self, asked: str | Messages) -> list[Mapping[str, Any]]:
         """A text as a user's message, messages as they are; the system message goes before, unless they have one."""
@@ -85,7 +86,33 @@ class Chat:
         return said
 
     def render(self, messages: Messages, *, begin: bool) -> str:
-        """Messages as text; `begin` adds what begins the model's turn."""
+        """Messages as text; `begin` adds what begins the model's turn.
+
+        Where the template knows no system message, its text begins the first message of the user.
+        """
+        if messages and messages[0].get("role") == "system" and not self.takes_system:
+            return self._written(_folded(messages), begin=begin)
+        return self._written(messages, begin=begin)
+
+    @property
+    def bare(self) -> Chat:
+        """The template without a system message and without tools."""
+        return self._bare
+
+    @cached_property
+    def _bare(self) -> Chat:
+        return Chat(self.tokenizer) if self.system or self.tools else self
+
+    @cached_property
+    def takes_system(self) -> bool:
+        """Whether the template writes a system message, which some refuse and some drop."""
+        told = [{"role": "system", "content": MARK}, {"role": "user", "content": ASKED}]
+        try:
+            return MARK in self._written(told, begin=True)
+        except TaskError:
+            return False
+
+    def _written(self, messages: Messages, *, begin: bool) -> str:
         given = {"tools": list(self.tools)} if self.tools else {}
         try:
             text: Any = self.tokenizer.apply_chat_template(
@@ -107,9 +134,13 @@ class Chat:
 
     @cached_property
     def begins(self) -> str:
-        """What begins the model's turn; a template that adds nothing is refused."""
+        """What begins the model's turn; one that adds nothing is refused, unless turns begin with nothing."""
         asked = self.messages(ASKED)
         bare, begun = self.render(asked, begin=False), self.render(asked, begin=True)
+        if begun == bare:
+            said = self.render([*asked, {"role": "assistant", "content": MARK}], begin=False).partition(MARK)[0]
+            if said.rstrip() == bare.rstrip():
+                return ""
         if not begun.startswith(bare) or begun == bare:
             raise TaskError(
                 f"the chat template of {self.name} has no generation prompt: add_generation_prompt changes nothing, so "
@@ -117,9 +148,13 @@ class Chat:
             )
         return begun[len(bare) :]
 
-    @cached_property
+    @property
     def ends(self) -> str:
         """The special token that ends the model's turn: the first behind what it said; "" where there is none."""
+        return self._ends
+
+    @cached_property
+    def _ends(self) -> str:
         talk = self.render([*self.messages(ASKED), {"role": "assistant", "content": MARK}], begin=False)
         rest = talk.rpartition(MARK)[2]
         found = [(rest.find(token), token) for token in specials(self.tokenizer) if token in rest]
@@ -131,8 +166,6 @@ class Chat:
         shown = self.render(asked, begin=True)
         if ASKED not in shown:
             raise TaskError(f"the chat template of {self.name} drops the user's message; mend it, or use --chat off")
-        if self.system and self.system.strip() not in shown:
-            raise TaskError(f"the chat template of {self.name} drops the system message; leave --system out")
         _ = self.begins
         self.check_tools(shown)
 
@@ -145,28 +178,40 @@ class Chat:
                 "prompt); choose a model whose template takes tools, or give it one with --chat-template FILE"
             )
 
-    def answers(self, said: Sequence[tuple[str, str]]) -> str:
+    def answers(self, said: Sequence[tuple[str, str]]) -> Quoted:
         """What the environment writes after a turn that called tools: everything from the turn's end to the next turn.
 
         `said` are names of tools and what they answered, in order.
         """
-        turn: Mapping[str, Any] = {"role": "assistant", "content": MARK}
-        results = [{"role": "tool", "name": name, "content": text} for name, text in said]
-        talk = self.render([*self.messages(ASKED), turn, *results], begin=True)
-        rest = talk.rpartition(MARK)[2]
+        rest = self._behind_turn([{"role": "tool", "name": name, "content": text} for name, text in said])
         # Some templates write what a tool said as JSON.
         if lost := [n for n, text in said if text.strip() not in rest and json.dumps(text)[1:-1] not in rest]:
             raise TaskError(f"the chat template of {self.name} drops what the tool {lost[0]} answered; choose another")
-        return rest.partition(self.ends)[2] if self.ends else rest
+        marked = self._behind_turn([{"role": "tool", "name": n, "content": mark(i)} for i, (n, _) in enumerate(said)])
+        return self._quoted(rest, marked, [text for _, text in said])
+
+    def again(self, text: str) -> Quoted:
+        """What is written behind a turn of the model that has ended, where the user says something again."""
+        rest, marked = (self._behind_turn([{"role": "user", "content": said}]) for said in (text, mark(0)))
+        return self._quoted(rest, marked, [text])
+
+    def _behind_turn(self, messages: Messages) -> str:
+        """What is written behind the words of a turn of the model: its end, messages, and what begins the next."""
+        turn: Mapping[str, Any] = {"role": "assistant", "content": MARK}
+        return self.render([*self.messages(ASKED), turn, *messages], begin=True).partition(MARK)[2]
+
+    def _quoted(self, rest: str, marked: str, texts: Sequence[str]) -> Quoted:
+        """The same without the token that ends the turn, with the places of the texts."""
+        skipped = rest.index(self.ends) + len(self.ends) if self.ends and self.ends in rest else 0
+        data = tuple((one.start - skipped, one.stop - skipped) for one in found(rest, marked, texts))
+        return Quoted(rest[skipped:], data)
 
     def around_user(self) -> tuple[str, str]:
         """What stands around a user's message between two turns of the model."""
-        turn: Mapping[str, Any] = {"role": "assistant", "content": MARK}
-        talk = self.render([*self.messages(ASKED), turn, {"role": "user", "content": HEARD}], begin=True)
-        before, heard, after = talk.rpartition(MARK)[2].partition(HEARD)
+        before, heard, after = self.again(HEARD).partition(HEARD)
         if not heard:
             raise TaskError(f"the chat template of {self.name} drops a user's second message; use --chat off")
-        return (before.partition(self.ends)[2] if self.ends else before), after
+        return before, after
 
     def call(self, name: str, arguments: Mapping[str, Any]) -> str:
         """How the template writes a call of a tool: what tells the model's own format."""
@@ -186,6 +231,15 @@ def chat_of(tokenizer: Any, system: str, tools: tuple[Mapping[str, Any], ...] = 
         name = getattr(tokenizer, "name_or_path", "") or "this policy"
         raise TaskError(f"{asked} needs a chat template, and {name} has none; choose a chat model")
     return None
+
+
+def _folded(messages: Messages) -> list[Mapping[str, Any]]:
+    """The system message as the beginning of the first message behind it."""
+    told, first, *rest = messages
+    said, content = str(told.get("content", "")), first.get("content")
+    if isinstance(content, list):
+        return [{**first, "content": [{"type": "text", "text": f"{said}\n\n"}, *cast("list[Any]", content)]}, *rest]
+    return [{**first, "content": f"{said}\n\n{content}"}, *rest]
 
 
 def specials(tokenizer: Any) -> tuple[str, ...]:

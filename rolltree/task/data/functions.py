@@ -82,7 +82,7 @@ def _trl(said: Completion) -> dict[str, Any]:
     columns = {key: [value] for key, value in cast(Mapping[str, Any], meta.get(COLUMNS, {})).items()}
     completion: Any = said.whole if messages is None else [{"role": "assistant", "content": said.whole}]
     return {
-        **columns, "prompts": [said.item.prompt if messages is None else list(messages)],
+        **columns, "prompts": [str(said.item.prompt) if messages is None else list(messages)],
         "completions": [completion], "completion_ids": [None],
     }  # fmt: skip
 

@@ -22,6 +22,8 @@ from rolltree.task.items import TaskError, check_item
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.visible import shortened
 
+SOLUTION = "solution"
+"""A column with a right answer worked out, which controls that give hints show parts of."""
 OneOrMore = str | Sequence[str]
 JSONL = "jsonl:"
 MORE_ENDS = ("<|eom_id|>",)
@@ -167,6 +169,8 @@ class Data:
         meta: dict[str, Any] = {COLUMNS: asked.columns, "split": split}
         if not isinstance(asked.prompt, str):
             meta[MESSAGES] = asked.prompt
+        if isinstance(worked := asked.columns.get(SOLUTION), str) and worked:
+            meta[SOLUTION] = worked
         if self.chat is not None:
             prompt = self.chat.prompt(asked.prompt)
         else:

@@ -16,6 +16,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from rolltree.errors import RolltreeError
+from rolltree.policy.quoted import Quoted
 from rolltree.task.data.chat import Chat, chat_of, think_tags
 from rolltree.task.foreign.episode import Episode, Foreign, Heard
 from rolltree.task.foreign.parts import imported, number
@@ -145,8 +146,10 @@ class TextGym(Foreign):
 
     def _told(self, shown: str) -> str:
         """An observation as the policy hears it."""
-        before, after = self._around
-        return self._line(shown) if self.chat is None else f"{before}{shown.strip()}{after}"
+        if self.chat is None:
+            return self._line(shown)
+        (before, after), said = self._around, shown.strip()
+        return Quoted(f"{before}{said}{after}", ((len(before), len(before) + len(said)),))
 
     def _refused(self, why: str) -> Heard:
         return Heard(self._told(why), failed=True)

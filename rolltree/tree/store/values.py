@@ -101,8 +101,9 @@ def encode(value: Any) -> Any:
     plain = _PLAIN.get(type(value))
     if plain is not None:
         return plain(value)
-    if isinstance(value, np.generic) and value.dtype.kind in "biuf":
-        return encode(value.item())
+    if isinstance(value, str) or (isinstance(value, np.generic) and value.dtype.kind in "biuf"):
+        # A text that knows more is kept as what it writes: a prompt in a chat template as its question.
+        return f"{value}" if isinstance(value, str) else encode(value.item())
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
         array = np.ascontiguousarray(value)
         return {"$array": [array.dtype.str, list(array.shape), base64.b64encode(array.tobytes()).decode()]}

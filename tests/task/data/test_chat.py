@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from rolltree.control.hints import solver
 from rolltree.policy.codec import HFCodec
 from rolltree.task.data.chat import Chat
 from rolltree.task.items import TaskError
@@ -31,6 +32,15 @@ def test_a_prompt_is_asked_in_the_template_with_the_system_message(tmp_path):
         assert asked.startswith("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\n2+2=")
     assert first(spoken(path, chat="off")).prompt == "2+2="
     assert first(spoken_by(load_task(path, reward="exact"), HFCodec(tokenizer(None)))).prompt == "2+2="
+
+
+def test_a_column_with_a_worked_solution_is_what_hints_show(tmp_path):
+    path = rows(
+        tmp_path / "s.jsonl", *({"prompt": f"{k}+1=", "answer": k + 1, "solution": f"{k} and 1"} for k in range(3))
+    )
+    made = spoken(path)
+    item = first(made)
+    assert solver(made)(item) == item.prompt.question.replace("+1=", " and 1")
 
 
 def test_conversations_are_asked_as_they_are(tmp_path):
@@ -66,6 +76,19 @@ def test_a_task_in_other_processes_is_not_taken_out_of_its_wrapper(tmp_path):
     assert spoken_by(remote, HFCodec(tokenizer())) is remote
 
 
+@pytest.mark.parametrize(
+    "template",
+    [
+        CHATML.replace("for m in messages", "for m in messages if m.role != 'system'"),
+        "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}" + CHATML,
+    ],
+)
+def test_where_a_template_has_no_system_message_its_text_begins_the_users(tmp_path, template):
+    asked = first(spoken(sums(tmp_path / "s.jsonl"), template, system="Be brief.")).prompt
+    assert asked.startswith("<|im_start|>user\nBe brief.\n\n")
+    assert "system" not in asked
+
+
 @pytest.mark.parametrize("template", [CHATML, HERMES, LLAMA])
 def test_the_token_that_ends_a_turn_is_read_off_the_template(tmp_path, template):
     assert Chat(tokenizer(template)).ends == "<|im_end|>"
@@ -86,8 +109,6 @@ def test_rewards_read_the_text_without_the_end_of_the_turn(tmp_path):
     ("template", "knobs", "says"),
     [
         (CHATML.replace("{% if add_generation_prompt %}", "{% if false %}"), {}, "has no generation prompt"),
-        (CHATML.replace("for m in messages", "for m in messages if m.role != 'system'"), {"system": "S"},
-         "drops the system message"),
         ("{{ raise_exception('no such role') }}", {}, "refuses the messages (user): TemplateError: no such role"),
         ("{% if add_generation_prompt %}x{% endif %}", {}, "drops the user's message"),
         (None, {"system": "S"}, "--system needs a chat template"),

@@ -125,7 +125,7 @@ def test_a_chat_model_plays_in_its_template(template):
     # The whole conversation stands as the template itself writes it.
     said = [{"role": "system", "content": "Play."}, {"role": "user", "content": raw.prompt.strip()}]
     said += [{"role": "assistant", "content": "abc"}, {"role": "user", "content": "no"}]
-    whole = item.prompt + turns[0] + replies[0].text
+    whole = str(item.prompt) + turns[0] + replies[0].text
     assert whole == tokenizer(template).apply_chat_template(said, tokenize=False, add_generation_prompt=True)
     asyncio.run(contract.check_functional(task, item, turns))
     assert spoken_by(load_task("gym:Guess-v0?chat=off"), HFCodec(tokenizer(template))).chat is None
