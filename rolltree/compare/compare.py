@@ -237,7 +237,7 @@ def _finished(chosen: Sequence[Arm], seeds: Sequence[int], traces: Sequence[Trac
 
 def main(config: CompareConfig, runner: Runner | None = None, console: Console | None = None) -> int:
     """Run a comparison, print it, and write report.html and compare.json. 0 = finished, 130 = interrupted."""
-    from rolltree.compare.page import page
+    from rolltree.compare.page import acts, page
 
     if runner is None and config.frozen:
         from rolltree.compare.frozen import FrozenRunner
@@ -282,6 +282,9 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         print(json.dumps(as_json(result)))
     else:
         print_page(shown, out)
+        out.print()
+        for found in list(acts(result).values())[1:]:
+            out.print(str(found), style="" if found.acted else "yellow", highlight=False, markup=False)
         out.print(f"\nreport  {report}\ndata    {config.out / 'compare.json'}", highlight=False, markup=False)
     return 0 if len(result.seeds) == config.seeds else 130
 
