@@ -48,6 +48,17 @@ class Need:
         """A task whose verdict measures this part. Told."""
         return Need("part", name=name)
 
+    def __str__(self) -> str:
+        return {
+            "revisits": "prompts that come back (`--items` is set where the run does not say)",
+            "staleness": f"rollouts of older policies (`--scheduler {self.name}` is set where the run does not say)"
+            if self.name else "rollouts of older policies (`--scheduler areal` or `--staleness 4`)",
+            "turns": f"dialogues of {self.least} turns or more",
+            "part": f"a verdict that measures `{self.name}`",
+            "tags": "a policy that was taught the task's tags",
+            "judge": "a judge that is not the verifier",
+        }[self.kind]  # fmt: skip
+
 
 Need.revisits, Need.staleness, Need.tags, Need.judge = (Need(k) for k in ("revisits", "staleness", "tags", "judge"))
 

@@ -11,6 +11,8 @@ import pytest
 
 import rolltree
 from rolltree.cli import main
+from rolltree.compare.arms import arms
+from rolltree.compare.compare import coming_back
 from rolltree.doctor import examine, open_run
 from rolltree.recipe.acted import Acted, acted, acted_in, acted_on, by_prompt
 from rolltree.recipe.compose import compose
@@ -111,6 +113,16 @@ def test_fapo_counts_what_it_penalises() -> None:
     counter = load_recipe("fapo").card.counter
     assert counter is not None
     assert counter.metric == "reward/part/flawed"
+
+
+def test_all_arms_of_a_comparison_see_the_same_prompts_again() -> None:
+    made, said = coming_back(arms(("grpo", "v05")))
+    assert [dict(arm.knobs) for arm in made] == [{"train.items": 256}] * 2
+    assert said.startswith("train.items=256 was set for all: v05 ")
+    given = arms(("grpo", "v05"), ("train.items=32",))
+    assert coming_back(given) == (given, "")
+    plain = arms(("grpo", "rloo"))
+    assert coming_back(plain) == (plain, "")
 
 
 # -- what a counter says -----------------------------------------------------------------------------------------------
