@@ -26,6 +26,7 @@ from rolltree.visible import visible
 
 if TYPE_CHECKING:
     from rolltree.engine.protocol import Sampling
+    from rolltree.recipe.acted import Acted
 
 
 T = TypeVar("T")
@@ -84,6 +85,12 @@ def emit(data: Any) -> None:
 def console() -> Console:
     """Where people read; wide enough to keep tables whole when piped."""
     return Terminal() if sys.stdout.isatty() else Terminal(width=140)
+
+
+def say_acted(out: Console, acted: Acted | None) -> None:
+    """Whether the mechanism acted: in colour where it never did."""
+    if acted is not None:
+        out.print(str(acted), style="" if acted.acted else "yellow", highlight=False, markup=False)
 
 
 def grid(title: str, rows: Sequence[Mapping[str, Any]]) -> Table:

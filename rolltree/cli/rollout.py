@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from rolltree.cli.common import SamplingArguments, at_least, at_most, console, emit, first_name, parse
+from rolltree.cli.common import SamplingArguments, at_least, at_most, console, emit, first_name, parse, say_acted
 from rolltree.cli.placed import ClusterArguments, asked_task, complete, in_template, placed, with_policy
 from rolltree.cli.show import show_prompt, show_tree
 from rolltree.control.ledger import Budget, Limits, Spent
@@ -32,6 +32,9 @@ from rolltree.tree.store.atomic import check_writable
 from rolltree.tree.store.jsonl import write
 from rolltree.tree.store.parquet import save
 from rolltree.visible import visible
+
+if TYPE_CHECKING:
+    from rolltree.recipe.acted import Acted
 
 ABOUT = """Grow rollouts with a recipe's strategy and show the trees: who wrote what, why it ended, what it was worth.
 
@@ -123,8 +126,10 @@ def _grow(parsed: Any) -> int:
     from rolltree.engine.choose import choose_engine
     from rolltree.generate.runner import grow
     from rolltree.policy.device import place
+    from rolltree.recipe.acted import acted_on, by_prompt
     from rolltree.recipe.check import check
     from rolltree.recipe.compose import compose
+    from rolltree.recipe.need import lacking
     from rolltree.rollout.widths import check_batch
     from rolltree.training.peers import frozen_peers
 
@@ -140,6 +145,8 @@ def _grow(parsed: Any) -> int:
         recipe = cast(Recipe, Swapped(recipe, use_answers=asked.use_answers))
     parts = compose(recipe)
     check_batch(asked.items, parts.strategy)
+    for line in lacking(recipe.card.name, recipe.card.needs, task):
+        print(f"rolltree: {visible(line)}", file=sys.stderr)
     items = list(itertools.islice(task.items(asked.items_from, asked.seed), asked.items))
     draw, placement = parsed.sampling.drawn(), place(asked.device, asked.dtype)
     began = time.monotonic()
@@ -172,7 +179,7 @@ def _grow(parsed: Any) -> int:
         if asked.cluster:
             pool, answering = stack.enter_context(placed(asked, asked.policy, task, engine=asked.engine))
         grown = asyncio.run(work(pool, answering))
-    return _shown(asked, task, items[0], grown)
+    return _shown(asked, task, items[0], grown, acted_on(recipe.card, by_prompt(grown.forest)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +193,7 @@ class _Grown:
     """Seconds until the engine stood."""
 
 
-def _shown(asked: RolloutArguments, task: Task, first: Item, grown: _Grown) -> int:
+def _shown(asked: RolloutArguments, task: Task, first: Item, grown: _Grown, acted: Acted | None) -> int:
     """Save and print what was grown; the exit code is 1 where every rollout failed."""
     from rolltree.cluster.pool import PoolEngine
     from rolltree.generate.roles import is_side
@@ -219,6 +226,7 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, grown: _Grown) -> i
     if isinstance(engine, PoolEngine):
         numbers |= {"engines_lost": engine.health.lost, "reissued": engine.health.reissued}
     if asked.json:
+        numbers |= {"acted": acted.as_json()} if acted is not None else {}
         emit({**numbers, "why": told(*failures(forest))} if failed else numbers)
         return ended
     out = console()
@@ -230,6 +238,7 @@ def _shown(asked: RolloutArguments, task: Task, first: Item, grown: _Grown) -> i
         show_tree(tree, engine.codec.decode, out)
         out.print()
     out.print("  ".join(f"{k} {v:.3g}" if isinstance(v, float) else f"{k} {v}" for k, v in numbers.items()))
+    say_acted(out, acted)
     return ended
 
 

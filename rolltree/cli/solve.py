@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from rolltree.cli.common import SamplingArguments, at_least, at_most, emit, first_name, parse
+from rolltree.cli.common import SamplingArguments, at_least, at_most, console, emit, first_name, parse, say_acted
 from rolltree.cli.placed import asked_task, in_template, with_policy
+from rolltree.console import Terminal
 from rolltree.engine.protocol import Engine, Sampling
 from rolltree.errors import RolltreeError
 from rolltree.knobs.amounts import Tokens
@@ -23,9 +24,11 @@ from rolltree.task.data.flags import DataFlags
 from rolltree.visible import visible
 
 if TYPE_CHECKING:
-    from rolltree.recipe.recipe import Parts
+    from rolltree.recipe.acted import Acted
+    from rolltree.recipe.recipe import Card, Counter, Parts
     from rolltree.rollout.answers import AnswerFolder
     from rolltree.rollout.solve import SolvedItem
+    from rolltree.task.protocol import Task
     from rolltree.tree import Forest
 
 ABOUT = """Answer questions with a frozen policy: nothing is trained, any recipe is a
@@ -143,7 +146,9 @@ def _solve(name: str, parsed: Any) -> int:
         print(f"{len(known)} of {len(items)} items are answered already; going on", file=sys.stderr)
     answers, budget = list(known.values()), Budget(Limits(decoded=asked.run_tokens))
 
-    heard = _Heard(asked, folder, len(items), answers, speakers)
+    card = parsed.recipe.card
+    _say_lacking(card, task)
+    heard = _Heard(asked, folder, len(items), answers, speakers, card.counter)
 
     async def work() -> None:
         draw = drawn.drawn()
@@ -167,9 +172,7 @@ def _solve(name: str, parsed: Any) -> int:
             print(f"{name} never asked {visible(', '.join(silent))}: that --role changed nothing", file=sys.stderr)
     answers.sort(key=lambda a: a.index)
     numbers = report(answers, len(items), budget.spent.by_role)
-    if folder is not None:
-        folder.close(numbers)
-    return _said(asked, numbers, answers)
+    return _ended(asked, numbers, answers, folder, heard.found(card.name))
 
 
 async def _engines(
@@ -206,11 +209,18 @@ class _Heard:
     items: int
     answers: list[SolvedItem]
     speakers: Mapping[str, str]
+    counter: Counter | None = None
     spoke: set[str] = field(default_factory=set[str])
+    values: list[float | None] = field(default_factory=list[float | None])
+    """Of the recipe's counter, by item; empty where rollouts alone cannot tell it."""
 
     def add(self, answer: SolvedItem, forest: Forest) -> None:
         """Keep it, write it down or print it."""
+        from rolltree.recipe.acted import told_by_rollouts, value_on
+
         self.answers.append(answer)
+        if self.counter is not None and told_by_rollouts(self.counter):
+            self.values.append(value_on(self.counter, forest))
         self.spoke |= {node.actor for tree in forest for node in tree if node.actor in self.speakers}
         self.spoke |= {str(tree.notes.get("role")) for tree in forest}
         if self.folder is not None:
@@ -218,6 +228,34 @@ class _Heard:
         elif not self.asked.json:
             print(json.dumps(asdict(answer)), flush=True)
         _progress(self.answers, self.items)
+
+    def found(self, name: str) -> Acted | None:
+        """Whether the method acted, by the items that were answered now."""
+        from rolltree.recipe.acted import acted
+
+        return None if self.counter is None else acted(name, self.counter, self.values, "prompts")
+
+
+def _say_lacking(card: Card, task: Task) -> None:
+    """What the method needs of its task, where it is not there."""
+    from rolltree.recipe.need import lacking
+
+    for line in lacking(card.name, card.needs, task):
+        print(f"rolltree: {visible(line)}", file=sys.stderr)
+
+
+def _ended(
+    asked: SolveArguments, numbers: Mapping[str, Any], answers: Sequence[SolvedItem], folder: AnswerFolder | None,
+    acted: Acted | None,
+) -> int:  # fmt: skip
+    """Write down and say what came out, and whether the method acted."""
+    stored = {**numbers, **({} if acted is None else {"acted": acted.as_json()})}
+    if folder is not None:
+        folder.close(stored)
+    code = _said(asked, stored if asked.json else numbers, answers)
+    if not asked.json:
+        say_acted(Terminal(stderr=True) if asked.out is None else console(), acted)
+    return code
 
 
 def roles_of(given: Sequence[str]) -> dict[str, str]:

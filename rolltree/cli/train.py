@@ -173,8 +173,9 @@ def _train(made: type[Recipe], control: type[Control] | None, parsed: Any, texts
 
     found = summary(result.path) if asked.doctor and result.metrics else []
     if asked.json:
+        told = None if result.acted is None else result.acted.as_json()
         ends = {"eval": result.last("eval"), "train": result.last("train")}
-        emit({"out": str(result.path), "why": result.why, **ends, "findings": found})
+        emit({"out": str(result.path), "why": result.why, **ends, "acted": told, "findings": found})
     else:
         if found:
             console().print(grid(f"What the doctor says (rolltree doctor {visible(str(result.path))})", found))

@@ -39,6 +39,9 @@ from rolltree.compare.trace import Axis, LabError, Trace, write_json
 from rolltree.console import Terminal
 from rolltree.engine.protocol import reads_text
 from rolltree.knobs.amounts import Tokens, amount
+from rolltree.recipe.acted import Acted
+from rolltree.recipe.need import COMES_BACK, Need
+from rolltree.recipe.registry import needs_of
 from rolltree.rollout.widths import width_of
 from rolltree.task.registry import policy_of_task
 from rolltree.tree.store.atomic import check_writable
@@ -237,7 +240,7 @@ def _finished(chosen: Sequence[Arm], seeds: Sequence[int], traces: Sequence[Trac
 
 def main(config: CompareConfig, runner: Runner | None = None, console: Console | None = None) -> int:
     """Run a comparison, print it, and write report.html and compare.json. 0 = finished, 130 = interrupted."""
-    from rolltree.compare.page import page
+    from rolltree.compare.page import acts, page
 
     if runner is None and config.frozen:
         from rolltree.compare.frozen import FrozenRunner
@@ -268,6 +271,7 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         chosen = with_baselines(chosen)
     elif config.flat:
         chosen = with_flat(chosen, conditions, runner)
+    chosen = chosen if config.frozen else _met(chosen, console or Terminal(stderr=True))
     result = compare(
         chosen, conditions, seeds, Shelf(config.cache, runner),
         metric=config.metric, least=config.least, confidence=config.confidence, target=config.target,
@@ -282,8 +286,37 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         print(json.dumps(as_json(result)))
     else:
         print_page(shown, out)
+        _say_acts(list(acts(result).values())[1:], out)
         out.print(f"\nreport  {report}\ndata    {config.out / 'compare.json'}", highlight=False, markup=False)
     return 0 if len(result.seeds) == config.seeds else 130
+
+
+def coming_back(chosen: Sequence[Arm]) -> tuple[tuple[Arm, ...], str]:
+    """The arms on prompts that come back, where one of them learns about prompts, and what to say of it.
+
+    All of them then train on the same items: a recipe alone on few of them would be compared with other data.
+    """
+    asking = [arm.label for arm in chosen if Need.revisits in needs_of(arm.recipe)]
+    if not asking or any(knob == "train.items" for arm in chosen for knob, _ in arm.knobs):
+        return tuple(chosen), ""
+    items = ("train.items", COMES_BACK)
+    return tuple(Arm(arm.label, arm.recipe, tuple(sorted((*arm.knobs, items)))) for arm in chosen), (
+        f"train.items={COMES_BACK} was set for all: {asking[0]} learns from prompts that come back "
+        "(--set train.items=N gives another number)"
+    )
+
+
+def _say_acts(found: Sequence[Acted], out: Console) -> None:
+    """Whether the mechanism of each arm beside the baseline acted."""
+    for each in found:
+        out.print(str(each), style="" if each.acted else "yellow", highlight=False, markup=False)
+
+
+def _met(chosen: Sequence[Arm], console: Console) -> tuple[Arm, ...]:
+    made, told = coming_back(chosen)
+    if told:
+        console.print(told, highlight=False, markup=False)
+    return made
 
 
 BROUGHT = ("task", "level", "model", "axis", "eval_every", "eval_items", "eval_samples", "max_tokens", "frozen")

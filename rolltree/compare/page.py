@@ -15,6 +15,7 @@ from rolltree.compare.stats import Interval
 from rolltree.compare.stats.verdict import GAIN
 from rolltree.compare.trace import AXIS_NAMES, Trace
 from rolltree.compare.void import COLLAPSED
+from rolltree.recipe.acted import Acted, acted
 from rolltree.recipe.registry import counter_of
 
 ROLLOUTS: tuple[tuple[str, str, str], ...] = (
@@ -194,15 +195,15 @@ def _made_of(result: Comparison) -> list[ReportTable]:
             "Where a difference could come from", ["recipe", f"what is not as in {result.arms[0].label}"],
             [[label, words] for label, words in result.apart],
         ))  # fmt: skip
-    spent, acts = [n for n in COSTS if _spent(result, result.arms[0].label, n) is not None], _acted(result)
+    spent, counted = [n for n in COSTS if _spent(result, result.arms[0].label, n) is not None], _acted(result)
     if spent:
         rows = [[a.label, *(shown(_spent(result, a.label, n), "count") for n in spent)] for a in result.arms]
         about = "Means over seeds; one of them was made equal, the others are what it took."
         out.append(ReportTable("Costs of a run", ["recipe", *(cost_name(n) for n in spent)], rows, about))
         steps = [[a.label, *(_per_step(result.of(a.label), n) for n in PER_STEP)] for a in result.arms]
         out.append(ReportTable("A step", ["recipe", *(cost_name(n) for n in PER_STEP)], steps, "Means over steps."))
-    if acts:
-        out.append(ReportTable("Whether it acted", ["recipe", "counter", "mean", "share of steps"], acts))
+    if counted:
+        out.append(ReportTable("Whether it acted", ["recipe", "counter", "mean", "share of steps"], counted))
     collapsed = [[a.label, *_collapses(result.of(a.label))] for a in result.arms]
     if any(row[1] != "0" for row in collapsed):
         out.append(ReportTable(
@@ -227,17 +228,24 @@ def _per_step(traces: Sequence[Trace], name: str) -> str:
     return shown(float(np.mean(seen))) if seen else "–"
 
 
-def _acted(result: Comparison) -> list[list[str]]:
-    """Each arm's counter: its mean, and the share of training steps in which it was not at rest."""
-    out: list[list[str]] = []
+def acts(result: Comparison) -> dict[str, Acted]:
+    """What each arm's counter says over all steps of all its runs, by label."""
+    out: dict[str, Acted] = {}
     for arm in result.arms:
         counter = counter_of(arm.recipe)
-        steps = [] if counter is None else [r[counter.metric] for t in result.of(arm.label) for r in t.rows
-                                            if counter.metric in r]  # fmt: skip
-        if counter is not None and steps:
-            moved = np.mean([abs(v - counter.rest) > 1e-12 for v in steps])
-            out.append([arm.label, counter.metric, shown(float(np.mean(steps))), shown(float(moved), "share")])
+        if counter is not None:
+            steps = [r[counter.metric] for t in result.of(arm.label) for r in t.rows if counter.metric in r]
+            if (found := acted(arm.label, counter, steps)) is not None:
+                out[arm.label] = found
     return out
+
+
+def _acted(result: Comparison) -> list[list[str]]:
+    """Each arm's counter: its mean, and the share of training steps in which it was not at rest."""
+    return [
+        [label, a.counter.metric, shown(a.counter.rest + a.moved / a.looked), shown(a.acted / a.looked, "share")]
+        for label, a in acts(result).items()
+    ]
 
 
 def _collapses(traces: Sequence[Trace]) -> list[str]:

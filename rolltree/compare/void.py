@@ -89,8 +89,11 @@ def _idle(card: Card, results: Sequence[SeedResult]) -> str:
     if card.counter is None or any(card.counter.metric not in r.also for r in results):
         return ""
     name, rest = card.counter.metric, card.counter.rest
-    resting = [abs(r.also[name][0] - rest) <= 1e-12 for r in results]
-    return f"the mechanism never acted (`{name}` is {rest:g} {_share_of(resting)})" if rested(resting) else ""
+    seen = [r.also[name][0] for r in results]
+    resting = [not card.counter.moved(value) for value in seen]
+    far = max(abs(value - rest) for value, rests in zip(seen, resting, strict=True) if rests) if any(resting) else 0.0
+    told = f"{rest:g}" if not far else f"within {card.counter.least:g} of {rest:g}"
+    return f"the mechanism never acted (`{name}` is {told} {_share_of(resting)})" if rested(resting) else ""
 
 
 def rested(resting: Sequence[bool]) -> bool:

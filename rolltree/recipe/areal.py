@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
@@ -27,7 +28,7 @@ class AReaL:
         "AIME 2024 stays at 41 to 42 points up to a staleness of 8, where PPO against the sampling policy falls to 36",
         ("objective",), "dual_clip",
         Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
-        counter=Counter("policy/clip_high"),
+        needs=(Need.schedule("areal"),), counter=Counter("policy/is_weight_max", rest=1.0, least=0.01),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

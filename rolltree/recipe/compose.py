@@ -67,6 +67,11 @@ class Course:
     def __post_init__(self) -> None:
         object.__setattr__(self, "texts", {} if isinstance(self.recipe, Parts) else schedules(self.recipe))
 
+    @property
+    def card(self) -> Card | None:
+        """The recipe's; None where parts were given."""
+        return None if isinstance(self.recipe, Parts) else self.recipe.card
+
     def at(self, step: int, told: Told) -> Parts:
         """The parts after so many finished steps."""
         return self.recipe if isinstance(self.recipe, Parts) else compose(self.recipe, step, told)

@@ -26,7 +26,7 @@ class DualClip:
         "training converges under large deviations between policies where PPO's loss is unbounded below",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
-        counter=Counter("policy/clip_dual"),
+        counter=Counter("policy/clip_dual", least=1e-5),
     )  # fmt: skip
     group: int = 8
     clip_low: float = 0.2

@@ -18,6 +18,7 @@ from rolltree.errors import RolltreeError
 from rolltree.filter.groups import GroupFilter
 from rolltree.filter.lengths import Shaper
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.recipe.need import Need
 from rolltree.replay.buffer import Recall
 
 if TYPE_CHECKING:
@@ -60,6 +61,18 @@ class Counter:
     metric: str
     """Its registered name (docs/metrics.md); a step that does not measure it counts as one in which nothing acted."""
     rest: float = 0.0
+    least: float = 1e-4
+    """How far from rest it must stand to have acted: one token of ten thousand, where it is a share."""
+    unit: str = ""
+    """What it counts, in words with {} for the sum over a run, as in "{} rollouts pruned"; "" = the metric's mean."""
+    why: str = ""
+    """What a run in which it never acted lacked."""
+    option: str = ""
+    """The option of the command line that makes it act."""
+
+    def moved(self, value: float | None) -> bool:
+        """Whether a value of the metric shows that the mechanism acted."""
+        return value is not None and abs(value - self.rest) > self.least
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +93,8 @@ class Card:
     """A task that it runs on as it is, where that of its evidence takes other knobs."""
     options: str = ""
     """What else the command on its page says, as on that task."""
+    needs: tuple[Need, ...] = ()
+    """What it asks of a run so that it can act: set by default where the run says nothing, else told."""
     counter: Counter | None = None
     """What proves in a run's metrics that the mechanism acted: evidence from runs in which it did not is void."""
 

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
 from rolltree.knobs.values import checked_knobs
+from rolltree.recipe.need import Need
 from rolltree.recipe.options import check_names
 from rolltree.recipe.recipe import Card, Counter, Recipe
 from rolltree.recipe.swap import SWAPS, Swapped
@@ -48,6 +49,12 @@ def counter_of(name: str) -> Counter | None:
     """The counter on a recipe's card; None where it has none or nobody knows the recipe."""
     known = in_file(name) or name in recipes()
     return RECIPES.find(name).card.counter if known else None
+
+
+def needs_of(name: str) -> tuple[Need, ...]:
+    """What a recipe needs of its run; nothing where nobody knows the recipe."""
+    known = in_file(name) or name in recipes()
+    return RECIPES.find(name).card.needs if known else ()
 
 
 def list_recipes() -> list[Card]:

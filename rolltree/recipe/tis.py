@@ -8,6 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
@@ -24,7 +25,7 @@ class Tis:
         "rollouts in 8-bit numbers train as well as rollouts in bf16",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
-        counter=Counter("policy/is_weight_bounded"),
+        needs=(Need.staleness,), counter=Counter("policy/is_weight_bounded"),
     )  # fmt: skip
     group: int = 8
     clip: float = 0.2

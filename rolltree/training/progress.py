@@ -193,13 +193,13 @@ class Reporter:
         words = (doing, self._rate, numbers, warned)
         self._bar.update(self._task, description=" · ".join(word for word in words if word))
 
-    def say(self, text: str, *, shown: bool = True) -> None:
+    def say(self, text: str, *, shown: bool = True, style: str = "") -> None:
         """A line for the log, and for the screen unless it would only repeat the bar."""
         with self._saying, naming(self._place):  # engines warn from threads of their own
             self._log.write(f"{time.strftime('%H:%M:%S')} {visible(text)}\n")
             self._log.flush()
         if shown and not self._quiet:
-            self._bar.console.print(text, highlight=False, markup=False)
+            self._bar.console.print(text, highlight=False, markup=False, style=style or None)
 
 
 class _Heard(logging.Handler):

@@ -116,6 +116,8 @@ def _shared(handle: int) -> bool:
 CONFIG = "config.json"
 SAVED = ": saved step-"
 """What the log says of every checkpoint."""
+ACTED = "acted.json"
+"""What a run that ended says of its recipe's mechanism."""
 README_NAME = "README.md"
 TITLE = "# A training run of Rolltree"
 README = (
@@ -133,6 +135,7 @@ README = (
 | `forests/step=N/` | rollouts of a step with every decision (`rolltree.tree.store.parquet.load`, any Parquet reader) |
 | `checkpoints/step-NNNNNN/` | a Hugging Face model folder plus `training.pt`, from which the run continues exactly |
 | `findings.jsonl` | where the doctor watched: a line for every finding that appeared or went |
+| `acted.json` | whether the recipe's mechanism acted, once the run has ended |
 | `offending/` | only after a loss left all bounds: the batch that did it |
 | `log.txt` | what was printed |
 
@@ -188,6 +191,11 @@ class RunFolder:
         if not (self.path / README_NAME).exists():
             with new_file(self.path / README_NAME) as sink:
                 sink.write(README.format(title=visible(title)))
+
+    def tell_acted(self, told: Mapping[str, Any]) -> None:
+        """Write whether the recipe's mechanism acted; what a run said that goes on now is replaced."""
+        with new_file(self.path / ACTED, overwrite=True) as sink:
+            json.dump(told, sink, indent=2)
 
     def config(self) -> dict[str, Any]:
         """What config.json says."""

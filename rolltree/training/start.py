@@ -22,6 +22,7 @@ from rolltree.metrics.log import MetricsLog, Tracker, read_metrics
 from rolltree.policy.chat_template import told_of_template
 from rolltree.policy.device import Placement, place
 from rolltree.policy.load import LoadedModel, load_model
+from rolltree.recipe.acted import CONFIGURED, Acted, acted_in, configured
 from rolltree.recipe.check import check, check_rewards
 from rolltree.recipe.compose import Course, moving
 from rolltree.recipe.recipe import Parts, Peer, Recipe
@@ -38,6 +39,7 @@ from rolltree.training.fits import check_fits
 from rolltree.training.keep import as_json, check_same, keep_offender, load_run, save_run
 from rolltree.training.learner import compute_of, make_learner
 from rolltree.training.loop import Listen, Loop, RunEvent
+from rolltree.training.needs import provided
 from rolltree.training.optimizer import optim_at
 from rolltree.training.peers import PeerPolicy, check_peers, peer_model
 from rolltree.training.progress import FailureLog, Reporter, WarningLog, open_trackers
@@ -100,6 +102,8 @@ class Result:
     """All lines of metrics.jsonl."""
     why: str
     """Why it ended."""
+    acted: Acted | None = None
+    """Whether the recipe's mechanism acted; None where its card names no counter."""
 
     def last(self, kind: str) -> dict[str, Any]:
         """The last line of a kind ("train" or "eval")."""
@@ -140,8 +144,10 @@ def train(
     whole.to(where.device)
     asked = spoken_by(task_of(task), loaded.codec)
     folder = RunFolder(out, resume=resume)
-    job = _Job(stages, course, recipe, loaded, asked, folder, settings, quiet)
     try:
+        before = folder.config().get("train") if resume else None
+        settings, said = provided(course.card, stages[0], asked, settings, loaded.name, before)
+        job = _Job(stages, course, recipe, loaded, asked, folder, settings, quiet, tuple(said))
         return asyncio.run(_run(job, engine, listen, resume=resume, fallback=fallback))
     finally:
         folder.close()
@@ -158,6 +164,8 @@ class _Job:
     folder: RunFolder
     config: TrainConfig
     quiet: bool
+    said: tuple[str, ...] = ()
+    """What was set for the recipe, and what it lacks."""
 
     @property
     def parts(self) -> Parts:
@@ -174,7 +182,8 @@ class _Job:
         # What a task on data says of itself is part of it: a run is not resumed with other rewards.
         task = [self.task.name, self.task.level, *about(self.task).splitlines(), *told_of_template(self.loaded.path)]
         return as_json({"recipe": self.recipe, "parts": self.parts, "varying": self.course.texts,
-                       "model": self.loaded.name, "task": task, "train": self.config})  # fmt: skip
+                       "model": self.loaded.name, "task": task, "train": self.config,
+                       CONFIGURED: configured(self.course.card)})  # fmt: skip
 
 
 async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume: bool, fallback: bool) -> Result:
@@ -241,7 +250,8 @@ async def _run(job: _Job, asked: Engine | str, listen: Listen | None, *, resume:
             folder.describe(title, described)
             if not resume:
                 write_first(job.task, cursor.seed, engine.codec, folder.path)
-            return await _recorded(job, loop, trackers, listen, after=(where.step if where else -1) if resume else None)
+            after = (where.step if where else -1) if resume else None
+            return await _recorded(job, loop, trackers, listen, described, after=after)
     finally:
         for peer in peers.values():
             await peer.engine.close()
@@ -264,16 +274,20 @@ def _fellow(job: _Job, peer: Peer, engine: Engine) -> PeerPolicy:
 
 
 async def _recorded(
-    job: _Job, loop: Loop, trackers: tuple[Tracker, ...], listen: Listen | None, *, after: int | None
-) -> Result:
+    job: _Job, loop: Loop, trackers: tuple[Tracker, ...], listen: Listen | None, described: Mapping[str, Any],
+    *, after: int | None,
+) -> Result:  # fmt: skip
     metrics = MetricsLog(job.folder.metrics, trackers, after=after)
     try:
         log = job.folder.path / "log.txt"
         with Reporter(log, job.config, quiet=job.quiet) as reporter, WarningLog(metrics) as warnings:
-            for line in (*about_data(job.task, job.config), *about_schedules(job.course, job.config)):
+            for line in (*job.said, *about_data(job.task, job.config), *about_schedules(job.course, job.config)):
                 reporter.say(line)
             loop.listen = _all(reporter, (FailureLog(metrics), warnings), listen)
             why = await _steps(loop, job.loaded, job.folder, metrics)
+            if (found := acted_in(described, read_metrics(job.folder.metrics))) is not None:
+                job.folder.tell_acted(found.as_json())
+                reporter.say(str(found), style="" if found.acted else "yellow")
     except BaseException:
         # What went wrong is the news, not what goes wrong because of it.
         for close in (loop.close, partial(metrics.close, ended=False)):
@@ -283,7 +297,7 @@ async def _recorded(
         raise
     await loop.close()
     metrics.close()
-    return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why)
+    return Result(job.folder.path, loop.learner.policy.model, read_metrics(job.folder.metrics), why, found)
 
 
 async def _steps(loop: Loop, loaded: LoadedModel, folder: RunFolder, metrics: MetricsLog) -> str:

@@ -40,7 +40,7 @@ class Template:
 
     card: ClassVar[Card] = Card(
         "template", "Two heats", "none", 2026, "none: it shows how a paper's folder is made", ("generate",), "grpo",
-        counter=Counter("rollout/births/resample"),
+        counter=Counter("rollout/births/resample", unit="{} forks were drawn hot"),
     )  # fmt: skip
     group: int = 8
     heat: float = 1.3

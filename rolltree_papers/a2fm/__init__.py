@@ -10,6 +10,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.modes import Adaptive
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.task.tagged import TAGS
 
@@ -34,7 +35,7 @@ class A2fm:
         ("control", "filter"), "grpo",
         Evidence("free rollouts that choose the cheapest mode which solves", "the same arms at a fixed cost",
                  "higher", 0.05, seeds=5, check="studies.exact.modes:a2fm"),
-        task="tagged:calculator", counter=Counter("reward/reshaped"),
+        task="tagged:calculator", needs=(Need.tags,), counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8
     """Free rollouts."""

@@ -85,7 +85,7 @@ class Aepo:
         "better than seven RL algorithms on 14 sets of web agents' tasks (Qwen3-14B, 1,000 samples)",
         ("generate", "control", "credit", "objective"), "arpo",
         Evidence("pass@1", "arpo", least=0.04, task="regime:noisy", seeds=6, settings=("leaves=8", "first=4")),
-        counter=Counter("rollout/births/boundary"),
+        counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     leaves: int = 16
     first: int = 8

@@ -381,7 +381,8 @@ class ArrolRecipe:
         ("generate", "control"), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:fresh", seeds=6,
                  settings=("arrol:group=8", "arrol:warm=5", "arrol:bins=16")),
-        counter=Counter("budget/probe_pruned"),
+        counter=Counter("budget/probe_pruned", unit="pruned {} rollouts", why="its head saw too few rollouts to prune",
+                        option="give more --steps, or let it wait for fewer (--warm 5)"),
     )  # fmt: skip
     group: int = 16
     rule: Rule = "published"

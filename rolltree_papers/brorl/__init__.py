@@ -32,7 +32,7 @@ class BroRl:
         ("control", "credit", "objective"), "dapo",
         Evidence("mass of right answers after as many rollouts, each width at its best rate", "groups of 16", "higher",
                  0.02, seeds=5, check="studies.exact.broad:brorl"),
-        counter=Counter("rollout/group_size", rest=16.0),
+        counter=Counter("rollout/group_size", rest=8.0),
     )  # fmt: skip
     group: int = 128
     """Rollouts of a prompt: 512 in the paper, where 16 are the usual."""

@@ -21,6 +21,7 @@ from rolltree.generate.judged import JudgedAgainst
 from rolltree.generate.random import mix
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, Peer, check_group
 from rolltree.tree import Node, Tree
 
@@ -79,13 +80,14 @@ class Brpo:
         ("filter", "credit"), "grpo",
         Evidence("quality of the answers", "grpo on the same judge's grades", "higher", 0.02, seeds=5,
                  check="studies.exact.judged:brpo"),
-        counter=Counter("policy/credit_apart"),
+        needs=(Need.judge,), counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 16
     votes: int = 1
     """Votes in each of the two orders."""
-    judge: Literal["measured", "likelihood"] = "measured"
-    """Who compares: a judge of the verifier's measure with known errors, or a frozen copy of the first policy."""
+    judge: Literal["measured", "likelihood"] = "likelihood"
+    """Who compares: a frozen copy of the first policy (likelihood), or a judge of the verifier's measure with known
+    errors (measured). Where the verifier says only right or wrong, a right answer never loses to the measured one."""
     noise: float = 0.0
     """Deviation of each reading of the judge."""
     bias: float = 0.0

@@ -268,7 +268,7 @@ class CodeTreeRecipe:
         "best_of_n",
         Evidence("programs solved", "one program edited again and again, as many calls", least=0.02,
                  check="studies.search.codetree:codetree", seeds=5),
-        counter=Counter("rollout/group_size"),
+        counter=Counter("rollout/depth", rest=1.0),
     )  # fmt: skip
     generations: int = 20
     """B: answers written for an item, mended ones included."""

@@ -127,7 +127,7 @@ class DarsB:
         ("control", "credit", "objective"), "dars",
         Evidence("pass@1", "dars", least=0.04, task="regime:fresh", seeds=6,
                  settings=("train.prompts=32", "optim.lr=0.00025")),
-        counter=Counter("rollout/group_size_spread"),
+        counter=Counter("optim/updates", rest=1.0),
     )  # fmt: skip
     group: int = 8
     schedule: Schedule = "even"

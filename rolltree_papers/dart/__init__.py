@@ -15,6 +15,7 @@ from rolltree.errors import RolltreeError
 from rolltree.filter.groups import Mixed, live_leaves
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree import Node, Tree
 from rolltree.tree.store.values import storable
@@ -176,7 +177,7 @@ class DartRecipe:
         ("control", "filter", "objective"), "dapo",
         Evidence("pass rate of the hardest quarter at equal rollouts", "the same width everywhere and no rescue",
                  "higher", 0.02, seeds=5, check="studies.prompts.checks:dart"),
-        counter=Counter("budget/arm/rescue"),
+        needs=(Need.revisits,), counter=Counter("budget/arm/rescue"),
     )  # fmt: skip
     group: int = 8
     threshold: float = 0.6

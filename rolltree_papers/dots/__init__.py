@@ -16,6 +16,7 @@ from rolltree.control.pool import Pool, check_pool, measured, softmax_draw
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.replay.buffer import Recall
 from rolltree.tree.store.values import storable
@@ -180,7 +181,7 @@ class DotsRecipe:
         ("control", "replay", "objective"), "grpo",
         Evidence("correlation of predicted and true pass rate", "each prompt's last seen rate", "higher", 0.05,
                  seeds=5, check="studies.prompts.checks:dots"),
-        counter=Counter("budget/arm/measured"),
+        needs=(Need.revisits,), counter=Counter("budget/arm/measured"),
     )  # fmt: skip
     group: int = 8
     pool: int = 256

@@ -103,7 +103,7 @@ class Fapo:
         "more answers right for the right reasons at no more tokens", ("filter", "credit"), "grpo",
         Evidence("clean share", "grpo that calls flawed answers wrong", "higher", 0.1, seeds=5,
                  check="studies.exact.bandit:fapo"),
-        task="arithmetic", counter=Counter("reward/reshaped"),
+        task="arithmetic", counter=Counter("reward/part/flawed"),
     )  # fmt: skip
     group: int = 8
     penalty: float = 0.5

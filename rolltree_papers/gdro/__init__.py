@@ -17,6 +17,7 @@ from rolltree.control.plan import Plan, Step
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree.store.values import storable
 
@@ -310,7 +311,7 @@ class PromptGdroRecipe:
         "pass@8 +10.6 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control", "credit"), "grpo",
         Evidence("pass rate of the worst bin, weights of mean 1 a step", "uniform weights", "higher", 0.005, seeds=5,
                  check="studies.prompts.checks:prompt_gdro"),
-        counter=Counter("policy/credit_apart"),
+        needs=(Need.revisits,), counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
     eta: float = 1.0
@@ -341,7 +342,7 @@ class RolloutGdroRecipe:
         "pass@8 +10.1 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control",), "grpo",
         Evidence("summed variance of group means", "uniform width", "lower", 0.0, seeds=5,
                  check="studies.prompts.checks:rollout_gdro"),
-        counter=Counter("rollout/group_size_spread"),
+        needs=(Need.revisits,), counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8
     least: int = 2

@@ -17,6 +17,7 @@ from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.strategy import NeedsError, TreeStrategy
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError
 from rolltree.task.grammar import Spans, Spoken
 from rolltree.task.protocol import Task
@@ -275,7 +276,7 @@ class Hiper:
         "97.4 on ALFWorld and 83.3 on WebShop (Qwen2.5-7B), 6.6 and 8.3 above the best before", ("credit", "generate"),
         "ppo",
         Evidence("pass@1", "ppo", least=0.04, task="regime:spoken", seeds=6, settings=("ppo:decay=1.0",)),
-        counter=Counter("reward/part/switches"),
+        needs=(Need.turns(2), Need.part("switches")), counter=Counter("reward/part/switches"),
     )  # fmt: skip
     group: int = 8
     subgoals: Literal["written", "paid"] = "written"

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 UNBOUNDED = 1e9
@@ -27,7 +28,7 @@ class M2po:
         "training on rollouts 256 updates old matches on-policy training for 1.7B to 32B models",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
-        counter=Counter("policy/rejected"),
+        needs=(Need.staleness,), counter=Counter("policy/rejected"),
     )  # fmt: skip
     group: int = 8
     threshold: float = 0.04

@@ -346,7 +346,7 @@ class McgsRecipe:
         "best_of_n",
         Evidence("best value", "UCT with the same edits on separable landscapes", check="studies.search.nk:separable",
                  seeds=5),
-        counter=Counter("rollout/group_size"),
+        counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     nodes: int = 32
     """Attempts per prompt, failed ones included."""

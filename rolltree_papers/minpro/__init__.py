@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
@@ -25,7 +26,7 @@ class MinPro:
         "more stable, and better at its peak, than GRPO, GSPO and CISPO under large off-policy drift",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
-        counter=Counter("policy/prefix_factor", rest=1.0),
+        needs=(Need.staleness,), counter=Counter("policy/prefix_factor", rest=1.0),
     )  # fmt: skip
     group: int = 8
     style: Literal["cispo", "ppo"] = "cispo"

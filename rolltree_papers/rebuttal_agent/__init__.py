@@ -135,14 +135,22 @@ def inside(text: str, block: str) -> str | None:
     return None if found is None else found.group(1).strip()
 
 
+TEMPLATES = (
+    "Thank you for the comment. We will address this point in the revised paper.",
+    "We thank the reviewer for the helpful remark and will make this clearer.",
+    "{prompt}",
+)
+"""Responses to any review at all (written for Rolltree; the paper's are not published)."""
+
+
 @dataclass(frozen=True, slots=True)
 class RebuttalAgent:
     """GRPO on the blocks being there, two grades of a frozen copy of oneself, and the distance from known templates.
 
     The copy says how likely " yes" is against " no" about the analysis and about the response; it is the first policy
     and does not move. A block that is not there is worth 0. Weights are not published: 1 each (reconstructed). Distance
-    is that of pieces of three characters, where the paper compares meanings; the templates are yours to give
-    (reconstructed), and without any that part is left out. Nonsense is far from templates too: `gated` counts distance
+    is that of pieces of three characters, where the paper compares meanings; templates are a few usual phrases and the
+    review itself (reconstructed), and yours replace them. Nonsense is far from templates too: `gated` counts distance
     only where the form is right. A grade of oneself is no evidence, so the check asks a judge that knows the truth.
     """
 
@@ -159,8 +167,8 @@ class RebuttalAgent:
     """Who measures the parts: a frozen copy of the first policy, or the task's verifier."""
     blocks: tuple[str, str, str] = ("Analysis", "Strategy", "Response")
     """Names of the three blocks that an answer has."""
-    templates: tuple[str, ...] = ()
-    """Responses that nobody wants to read again."""
+    templates: tuple[str, ...] = TEMPLATES
+    """Responses that nobody wants to read again; {prompt} is the review itself. () leaves the distance out."""
     format: float = 1.0
     """Weight of having all blocks."""
     thinking: float = 1.0

@@ -13,6 +13,7 @@ from rolltree.credit.outcome import node_scores, outcomes, where
 from rolltree.credit.registry import load_credit, register
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree.table import Table
 
@@ -89,7 +90,7 @@ class SageSkills:
         ("generate", "credit"), "grpo",
         Evidence("second tasks solved", "the same chains paid by their outcomes alone", "higher", 0.02, seeds=5,
                  check="studies.exact.skills:sage_skills"),
-        task="chained:calculator", counter=Counter("reward/part/uses"),
+        task="chained:calculator", needs=(Need.turns(2), Need.part("uses")), counter=Counter("reward/part/uses"),
     )  # fmt: skip
     group: int = 8
     """Chains of each pair of tasks."""

@@ -17,6 +17,7 @@ from rolltree.credit.advantage import Advantage, Credit
 from rolltree.credit.registry import load_credit, register, resolve
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree.store.values import storable
 from rolltree.tree.table import Table
@@ -189,7 +190,7 @@ class SeeleRecipe:
         ("generate", "control", "credit"), "dr_grpo",
         Evidence("a(1−a) at the third visit", "half of the answer always shown", "higher", 0.02, seeds=5,
                  check="studies.prompts.checks:seele"),
-        counter=Counter("budget/arm/hint"),
+        needs=(Need.revisits,), counter=Counter("budget/arm/hint"),
     )  # fmt: skip
     group: int = 16
     rounds: int = 4

@@ -18,6 +18,7 @@ from rolltree.credit.outcome import outcomes, root_scores
 from rolltree.credit.registry import load_credit, register
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 from rolltree.tree.table import Table
 
@@ -181,7 +182,7 @@ class V05Recipe:
         "dr_grpo",
         Evidence("squared error of the baseline, prior of mixed quality", "group mean of as many rollouts", "lower",
                  0.001, seeds=5, check="studies.prompts.checks:v05"),
-        counter=Counter("rollout/group_size_spread"),
+        needs=(Need.revisits,), counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 4
     most: int = 16

@@ -8,6 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
+from rolltree.recipe.need import Need
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group
 
 
@@ -26,7 +27,7 @@ class Vcpo:
         "at a staleness of 10 the accuracy of synchronous training (MATH-500 71.6 against 72.0); stable at 128",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
-        counter=Counter("optim/step_factor", rest=1.0),
+        needs=(Need.staleness,), counter=Counter("optim/step_factor", rest=1.0),
     )  # fmt: skip
     group: int = 8
     cap: float = 8.0

@@ -50,7 +50,7 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
         f"**Baseline.** {card.baseline or 'none'}. "
-        f"**Acted where** {_counter(card)}.\n\n"
+        f"**Acted where** {_counter(card)}.{_needs(card)}\n\n"
         f"```\nrolltree {example(recipe)}\n```\n\n"
         f"## Knobs\n\n| knob | default | meaning |\n|---|---|---|\n{knobs}\n\n"
         f"## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
@@ -97,6 +97,11 @@ def _counter(card: Card) -> str:
     if card.counter is None:
         return "nothing says"
     return f"`{card.counter.metric}` is not {card.counter.rest:g}"
+
+
+def _needs(card: Card) -> str:
+    """What a run must have so that the mechanism can act."""
+    return f" **Needs** {' and '.join(map(str, card.needs))}." if card.needs else ""
 
 
 def _link(card: Card) -> str:

@@ -19,7 +19,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "a2fm": {"tags": ()},
     "aepo": {"leaves": 6, "first": 3},
     "arpo": {"leaves": 6, "first": 3},
-    "brpo": {"group": 4},
+    "brpo": {"group": 4, "judge": "measured"},
     "cleaner": {"group": 4},
     "echo": {"leaves": 6, "stems": 3, "entropy": 0.87, "confidence": 0.95, "rise": 0.001, "chunk": 2},
     "ets": {"width": 4, "step": 2, "delimiter": ""},

@@ -49,7 +49,10 @@ HEALTHY: dict[str, Value] = {
     "reward/part/format": lambda t: 0.6 + 0.3 * t,
 }
 
+COUNTER = {"recipe": "planted", "metric": "policy/prefix_tokens", "rest": 0.0, "least": 1e-4}
+"""What the card of the recipe that was trained counts."""
 PLANTED: dict[str, dict[str, Value]] = {
+    "never_acted": {"policy/prefix_tokens": 0.0},
     "zero_variance": {"reward/zero_variance_trained": 0.9},
     "weak_credit": {"policy/zero_advantage": 0.9},
     "solved_prompts": {"reward/all_solved_tokens": 0.9},
@@ -100,7 +103,7 @@ def log(over: Mapping[str, Value] | None = None, steps: int = 60, seed: int = 0)
 
 
 def logged(over: Mapping[str, Value] | None = None, **options: Any) -> CheckedRun:
-    return CheckedRun("planted", log(over, **options))
+    return CheckedRun("planted", log(over, **options), settings={"counter": COUNTER})
 
 
 def held(trees: Sequence[Tree], version: int | None = None) -> Rollouts:

@@ -54,7 +54,7 @@ def test_each_rule_alone(results, says):
 
 
 def test_a_mechanism_that_acted_in_few_runs_never_acted():
-    rows = [replace(r, also={**r.also, "policy/clip_high": (1e-4 * (r.seed == 0), 0.0)}) for r in seeds()]
+    rows = [replace(r, also={**r.also, "policy/clip_high": (0.01 * (r.seed == 0), 0.0)}) for r in seeds()]
     assert reasons(CARD, ASKED, rows) == ["the mechanism never acted (`policy/clip_high` is 0 in 2 of 3 runs)"]
     rows[1] = replace(rows[1], also=rows[0].also)
     assert reasons(CARD, ASKED, rows) == []
@@ -113,6 +113,13 @@ def test_a_check_that_counted_nothing_but_zeros_is_void():
 
 def test_one_rollout_a_prompt_is_no_group_without_variance():
     assert reasons(CARD, ASKED, seeds(reward__zero_variance=(1.0, 1.0))) == []
+
+
+def test_a_counter_next_to_its_rest_is_at_rest():
+    near = reasons(CARD, ASKED, seeds(policy__clip_high=(6e-5, 0.0)))
+    assert near == ["the mechanism never acted (`policy/clip_high` is within 0.0001 of 0 throughout)"]
+    fine = replace(CARD, counter=Counter("policy/clip_high", least=1e-5))
+    assert reasons(fine, ASKED, seeds(policy__clip_high=(6e-5, 0.0))) == []
 
 
 def test_a_counter_may_rest_at_another_number_than_zero():

@@ -177,7 +177,7 @@ def test_brorl_is_wide_and_what_it_counts_rests_at_the_usual_width() -> None:
     recipe = load_recipe("brorl")
     assert recipe.build().strategy.n == 128
     assert recipe.card.counter is not None
-    assert (recipe.card.counter.metric, recipe.card.counter.rest) == ("rollout/group_size", 16.0)
+    assert (recipe.card.counter.metric, recipe.card.counter.rest) == ("rollout/group_size", 8.0)
     assert metric_of(recipe.card.counter.metric).name == "rollout/group_size"
     few, many = (np.mean([_falls(n, seed) for seed in range(3)]) for n in (4, 64))
     assert few > 0.05

@@ -29,7 +29,7 @@ class Shown(Talk):
 
 CASES: list[tuple[str, dict[str, Any], Early]] = [
     ("otr", {}, Early()),
-    ("brpo", {"group": 6, "skew": 1.0, "noise": 0.2}, Early()),
+    ("brpo", {"judge": "measured", "group": 6, "skew": 1.0, "noise": 0.2}, Early()),
     ("self_pretraining", {"rollouts": 4}, Early()),
     ("adhint", {"group": 8}, Early()),
     ("remax", {"group": 3}, Early()),

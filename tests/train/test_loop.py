@@ -64,6 +64,8 @@ def learns_from_early(name: str) -> bool:
 @pytest.mark.parametrize("name", [card.name for card in list_recipes() if learns_from_early(card.name)])
 def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
     knobs = {**QUIET, "steps": 25, "prompts": 8, "lr": 1e-2, "temperature": 1.0}
+    if name == "areal":
+        knobs["scheduler"] = "sync"  # its own schedule leaves few batches of the weights in training
     # Every answer of this task reaches its limit: a penalty for that would be most of a whitened advantage.
     # Its one token that matters is among a few tokens of like entropy.
     # Its first token decides, so that a plan is all there is to learn. Its context holds no long instruction.
@@ -71,7 +73,7 @@ def test_every_recipe_learns(name: str, tmp_path: Path) -> None:
         "treepo": {"overlong": False}, "d3s": {"tokens": 0.6}, "mssr": {"group": 8}, "remax": {"group": 4},
         "himac": {"phase": "macro"}, "maxs": {"answers": 4, "ahead": 1}, "brorl": {"group": 16},
         "ppo_million": {"most": 40}, "adadagrad": {"most": 16},
-        "arise": {"conclude": ""}, "a2fm": {"tags": ()},
+        "arise": {"conclude": ""}, "a2fm": {"tags": ()}, "brpo": {"judge": "measured"},
     }  # fmt: skip
     recipe = load_recipe(name, **knobs_of.get(name, {}))
     metrics = rolltree.train(recipe, tiny_policy(), Early(), out=tmp_path / "run", **knobs).metrics

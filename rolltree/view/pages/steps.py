@@ -9,6 +9,7 @@ from typing import Any
 from fastapi.responses import RedirectResponse
 from nicegui import ui
 
+from rolltree.recipe.acted import Acted, acted_in
 from rolltree.view.findings import badge
 from rolltree.view.first_prompt import FirstPrompt, first_prompt
 from rolltree.view.links import link
@@ -57,19 +58,20 @@ class RunView:
 
     def __init__(self, source: RunSource, columns: Sequence[str], before: int | None = None) -> None:
         self.source, self.columns, self.before = source, columns, before
-        self.state, self.about, self.prompt, self.bar, self.said = (PageSection() for _ in range(5))
+        self.state, self.about, self.acts, self.prompt, self.bar, self.said = (PageSection() for _ in range(6))
         self.place = ui.element("div")
         self.further = PageSection()
         self.table: PageTable | None = None
 
     async def draw(self) -> None:
         """Read the run and show what it says now."""
-        about, found, given, prompt, flag, names = await asyncio.to_thread(_read, self.source, self.columns)
+        about, found, given, prompt, flag, names, acted = await asyncio.to_thread(_read, self.source, self.columns)
         self.state.show((about.state, flag), lambda: self._draw_state(about, flag))
         if about.trouble:
             self.said.show(about.trouble, lambda: trouble(about.trouble))
             return
         self.about.show((about.facts, given), lambda: _draw_about(about, given))
+        self.acts.show(acted, lambda: _draw_acted(acted))
         self.prompt.show(prompt, lambda: _draw_prompt(prompt))
         kept = any(s.saved for s in found)
         self.said.show(kept, lambda: None if kept else says(nothing(self.source)))
@@ -126,13 +128,14 @@ class RunView:
 
 def _read(
     source: RunSource, columns: Sequence[str]
-) -> tuple[Summary, list[ShownStep], Settings, FirstPrompt | None, tuple[str, str, str], list[str]]:
+) -> tuple[Summary, list[ShownStep], Settings, FirstPrompt | None, tuple[str, str, str], list[str], Acted | None]:
     about = summary(source)
     if about.trouble:
-        return about, [], Settings(), None, badge(source), []
+        return about, [], Settings(), None, badge(source), [], None
     found = steps(source, columns or STEP_NUMBERS)
-    names = metric_names([[line for line in lines_of(source) if line["kind"] == "train"]])
-    return about, found, settings_of(source.config), first_prompt(source), badge(source), names
+    lines = [line for line in lines_of(source) if line["kind"] == "train"]
+    acted = acted_in(source.config, lines)
+    return about, found, settings_of(source.config), first_prompt(source), badge(source), metric_names([lines]), acted
 
 
 def _draw_about(about: Summary, given: Settings) -> None:
@@ -141,6 +144,12 @@ def _draw_about(about: Summary, given: Settings) -> None:
         if knobs:
             with ui.expansion(f"{title}: " + _few(knobs)).classes("shared"):
                 facts(knobs)
+
+
+def _draw_acted(acted: Acted | None) -> None:
+    """Whether the recipe's mechanism acted, as the run itself says at its end."""
+    if acted is not None:
+        (says if acted.acted else trouble)(str(acted))
 
 
 def _few(knobs: Sequence[tuple[str, str]]) -> str:

@@ -89,7 +89,8 @@ def test_weights_leave_parts_out_and_gates_shut() -> None:
     [
         ("misinfo_correct", {}, {"politeness", "refutation", "evidence", "fluency", "relevance"}),
         ("rebuttal_agent", {"templates": ("abc",)}, {"format", "thinking", "response", "diversity"}),
-        ("rebuttal_agent", {}, {"format", "thinking", "response"}),
+        ("rebuttal_agent", {}, {"format", "thinking", "response", "diversity"}),
+        ("rebuttal_agent", {"templates": ()}, {"format", "thinking", "response"}),
         ("slideforge", {"rules": 0.0, "render": 0.0, "look_png": 0.0}, {"brief", "content", "look_html"}),
     ],
 )
