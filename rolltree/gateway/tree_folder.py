@@ -1,7 +1,7 @@
 """A folder of trees that is written while they grow, so that no end of the program loses what it was told to keep.
 
-`serve.json` says what was served. Each part `step=N` is a saved forest (`rolltree.tree.store.parquet`). A tree stands in
-one part, and a part is replaced whole when one of its trees has changed.
+`serve.json` says what was served. Each part `step=N` is a saved forest (`rolltree.tree.store.parquet`). A tree stands
+in one part, and a part is replaced whole when one of its trees has changed.
 """
 
 from __future__ import annotations

@@ -28,7 +28,8 @@ from tests.attack.resumable import SCHEDULES, SHORT, Resumable, of_recipe, of_sc
 PATIENCE = 180.0
 """Seconds after which a run hangs."""
 _PRELOAD = ("tests.attack.kills", "rolltree.training.start", "rolltree.engine.local", "rolltree.tree.store.parquet",
-            "tests.train.toy", "pandas", "pyarrow.parquet", "safetensors.torch", "transformers.models.llama.modeling_llama")  # fmt: skip
+            "tests.train.toy", "pandas", "pyarrow.parquet", "safetensors.torch",
+            "transformers.models.llama.modeling_llama")  # fmt: skip
 """What every run imports: nine tenths of the time of one this short."""
 _EVENTS = frozenset({"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "shutil.rmtree"})
 _TIMED = ("time/",)

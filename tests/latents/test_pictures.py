@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rolltree.analysis.images import curve_svg, frames, picture, png, sheet, strip_svg, tree_svg
 from rolltree.generate.branches import Branches
+from rolltree.latents.images import curve_svg, frames, picture, png, sheet, strip_svg, tree_svg
 from rolltree.tree import Tree
 from rolltree.tree.store.parquet import save
 from rolltree.view.model import excerpts

@@ -6,7 +6,7 @@ import asyncio
 
 from nicegui import ui
 
-from rolltree.analysis.images import frames, strip_svg, tree_svg
+from rolltree.latents.images import frames, strip_svg, tree_svg
 from rolltree.tree import Tree
 from rolltree.tree.store.parquet import parts, read_trees
 from rolltree.view.links import link, whole

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from torch import Tensor, nn
 
 from rolltree.errors import RolltreeError
+from rolltree.latents.denoiser import LatentChannel
 from rolltree.policy.device import Compute
-from rolltree.policy.flow.channel import LatentChannel
 from rolltree.policy.load import LoadedModel
 
 if TYPE_CHECKING:
-    from rolltree.policy.flow.policy import FlowPolicy
+    from rolltree.latents.engine import LatentEngine
+    from rolltree.latents.policy import FlowPolicy
 
 TIMES = 1000
 """Timesteps of diffusers between data and noise."""
@@ -31,7 +32,7 @@ class DiffusersError(RolltreeError, ValueError):
 
 
 class DiffusersDenoiser(nn.Module):
-    """A transformer of diffusers as a `rolltree.policy.flow.denoiser.Denoiser`."""
+    """A transformer of diffusers as a `rolltree.latents.denoiser.Denoiser`."""
 
     def __init__(self, transformer: Any, scheduler: Any, *, steps: int = 10, eta: float = 0.7) -> None:
         super().__init__()
@@ -87,9 +88,15 @@ class DiffusersDenoiser(nn.Module):
 
     def policy(self, compute: Compute) -> FlowPolicy:
         """See `rolltree.policy.protocol.OwnPolicy`."""
-        from rolltree.policy.flow.policy import FlowPolicy
+        from rolltree.latents.policy import FlowPolicy
 
         return FlowPolicy(self, compute)
+
+    def engine(self, version: int) -> LatentEngine:
+        """See `rolltree.engine.protocol.OwnEngine`."""
+        from rolltree.latents.engine import LatentEngine
+
+        return LatentEngine(self, version)
 
     def save_pretrained(self, folder: Path | str) -> None:
         """The transformer's own folder."""

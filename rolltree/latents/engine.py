@@ -20,9 +20,7 @@ from torch import Tensor
 from rolltree.engine.protocol import Caches, Capabilities, EngineError, Generation, Request, Sample, Scored
 from rolltree.engine.run import ToldRun
 from rolltree.engine.samples import join, nothing
-from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.denoiser import Denoiser
-from rolltree.policy.flow.sde import entropy, log_density, step
+from rolltree.latents.denoiser import Denoiser, LatentChannel, entropy, log_density, step
 from rolltree.tree.node import Array, Finish
 
 FEATURES = frozenset({

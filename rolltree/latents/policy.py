@@ -9,12 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rolltree.latents.denoiser import Denoiser, LatentChannel, log_density, step
+from rolltree.latents.denoiser import entropy as gaussian_entropy
 from rolltree.policy.device import Compute
 from rolltree.policy.errors import ModelError
-from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.denoiser import Denoiser
-from rolltree.policy.flow.sde import entropy as gaussian_entropy
-from rolltree.policy.flow.sde import log_density, step
 from rolltree.policy.packed import Packed
 from rolltree.policy.protocol import PolicyRead
 

@@ -12,13 +12,13 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rolltree.latents.denoiser import LatentChannel, sigmas_of
 from rolltree.policy.device import Compute
 from rolltree.policy.errors import ModelError
-from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.sde import sigmas_of
 
 if TYPE_CHECKING:
-    from rolltree.policy.flow.policy import FlowPolicy
+    from rolltree.latents.engine import LatentEngine
+    from rolltree.latents.policy import FlowPolicy
 
 MODEL_TYPE = "rolltree_flow"
 _WAVES = 32
@@ -92,9 +92,15 @@ class FlowNet(nn.Module):
 
     def policy(self, compute: Compute) -> FlowPolicy:
         """See `rolltree.policy.protocol.OwnPolicy`."""
-        from rolltree.policy.flow.policy import FlowPolicy
+        from rolltree.latents.policy import FlowPolicy
 
         return FlowPolicy(self, compute)
+
+    def engine(self, version: int) -> LatentEngine:
+        """See `rolltree.engine.protocol.OwnEngine`."""
+        from rolltree.latents.engine import LatentEngine
+
+        return LatentEngine(self, version)
 
     def save_pretrained(self, folder: Path | str) -> None:
         """Write a folder that `load_flow` reads."""
@@ -103,15 +109,6 @@ class FlowNet(nn.Module):
         told = {"model_type": MODEL_TYPE, **asdict(self.spec)}
         (place / "config.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
         save_file({k: v.contiguous() for k, v in self.state_dict().items()}, place / "model.safetensors")
-
-
-def is_flow(folder: Path) -> bool:
-    """Whether a folder says that it holds a flow model."""
-    try:
-        told: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return False
-    return isinstance(told, dict) and told.get("model_type") == MODEL_TYPE
 
 
 def load_flow(folder: Path) -> FlowNet:
