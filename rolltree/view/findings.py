@@ -6,10 +6,9 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rolltree.analysis.source import RunSource, ViewError
 from rolltree.metrics import old_names
 from rolltree.tree.store.values import read_json
-from rolltree.view.links import ViewError
-from rolltree.view.source import RunSource
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from rolltree.analysis.source import RunSource
 from rolltree.policy.codec import model_tokenizer, saved_tokenizers
 from rolltree.tree.node import Array
-from rolltree.view.source import RunSource
 
 _BROKEN = "\ufffd"
 

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, cast
 
+from rolltree.analysis.source import RunSource, ViewError
 from rolltree.credit.advantage import Credit
 from rolltree.errors import RolltreeError
 from rolltree.recipe.stored import StoredNameError
 from rolltree.task.protocol import Item, Split, Task, distinct
 from rolltree.tree import Tree
-from rolltree.view.links import ViewError
-from rolltree.view.source import RunSource
 
 DRAWN = 100_000
 """Items of a task's stream that are looked through for the one of a tree."""

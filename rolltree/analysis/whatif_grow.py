@@ -8,12 +8,9 @@ import time
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 
+from rolltree.analysis.source import RunSource
 from rolltree.analysis.whatif import WhatIf, begin, grow_on, kept_tokens
-from rolltree.engine.protocol import Sampling
-from rolltree.errors import RolltreeError
-from rolltree.task.protocol import spoken_by
-from rolltree.view.source import RunSource
-from rolltree.view.whatif_given import (
+from rolltree.analysis.whatif_given import (
     credit_of,
     item_of,
     limit_of,
@@ -22,7 +19,10 @@ from rolltree.view.whatif_given import (
     tokens_by,
     weights_of,
 )  # fmt: skip
-from rolltree.view.whatif_saved import SavedQuestion, SavedWhatIf, State, start_saving
+from rolltree.analysis.whatif_saved import SavedQuestion, SavedWhatIf, State, start_saving
+from rolltree.engine.protocol import Sampling
+from rolltree.errors import RolltreeError
+from rolltree.task.protocol import spoken_by
 
 OFTEN = 0.4
 """Seconds between two looks that a growing tree offers; more where saving takes long."""
