@@ -31,8 +31,9 @@ from rolltree.compare.train_runner import TrainRunner
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Request, Sample, Sampling
 from rolltree.metrics.log import read_metrics
+from rolltree.policy.formats import Precision
 from rolltree.policy.load import load_model
-from rolltree.policy.precision import Precision, linear_weights, round_forward, rounded
+from rolltree.policy.precision import linear_weights, round_forward, rounded
 from rolltree.task.registry import load_task
 from studies.command import run_study
 from studies.lab.claim import Measured

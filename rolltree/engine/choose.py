@@ -8,10 +8,10 @@ from typing import Any, Protocol, cast
 
 from rolltree.engine.protocol import Engine, EngineError, OwnEngine, Sampling
 from rolltree.policy.device import Placement, place
+from rolltree.policy.formats import Precision
 from rolltree.policy.load import LoadedModel, check_writes_tokens, load_codec, load_model
 from rolltree.policy.lora import holds_adapters, whole_model
 from rolltree.policy.models import model_folder, own_loader
-from rolltree.policy.precision import Precision
 from rolltree.policy.size import check_sampled, size_in
 from rolltree.registry import Registry
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rolltree.control.brief import Brief, source_of
 from rolltree.generate.random import lineage, mix
 from rolltree.generate.setting import HandError
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.tree import Node, Tree
 

@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from rolltree.errors import ModelError
 from rolltree.latents.denoiser import LatentChannel, sigmas_of
 from rolltree.policy.device import Compute
-from rolltree.policy.errors import ModelError
 
 if TYPE_CHECKING:
     from rolltree.latents.engine import LatentEngine

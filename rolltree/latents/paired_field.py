@@ -10,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import ObjectiveError
+from rolltree.objective.against import ObjectiveError
 
 
 def grades(outcome: Tensor, largest: float = 5.0, eps: float = 1e-6) -> Tensor:

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from rolltree.errors import ModelError
 from rolltree.latents.denoiser import Denoiser, LatentChannel, log_density, step
 from rolltree.latents.denoiser import entropy as gaussian_entropy
 from rolltree.policy.device import Compute
-from rolltree.policy.errors import ModelError
 from rolltree.policy.packed import Packed
 from rolltree.policy.protocol import PolicyRead
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.errors import unknown
-from rolltree.metrics.catalogue import budget, evaluation, optim, policy, reward, rollout, staleness, time
+from rolltree.metrics.catalogue import METRICS
 from rolltree.metrics.metric import GROUPS, Metric
 
 # All metrics by name: what the docs, the viewer's tooltips, the doctor and comparisons read.
@@ -19,10 +19,6 @@ from rolltree.metrics.metric import GROUPS, Metric
 #
 # Numbers of another policy in the run stand under the actor it writes as: `peer/optim/loss`.
 
-METRICS: tuple[Metric, ...] = tuple(
-    m for module in (reward, rollout, policy, optim, budget, time, staleness, evaluation) for m in module.METRICS
-)
-"""Every metric, by group."""
 WHOLE = "rollout/submitted"
 """Stands in every line of a training step, so that what is left out beside it was 0 and not unmeasured."""
 

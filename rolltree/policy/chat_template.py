@@ -8,7 +8,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.lora import whole_model
 from rolltree.policy.models import model_folder, own_loader
 

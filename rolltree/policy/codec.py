@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from transformers import PreTrainedTokenizerBase
 
-from rolltree.errors import RolltreeError
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError, RolltreeError
 from rolltree.policy.models import MODELS, model_folder
 
 # Where a run's tokenizer lies: in its newest checkpoint, else in the folder of the model that it names.

@@ -14,9 +14,9 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from rolltree.errors import ModelError
 from rolltree.policy.chat_template import with_template
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.errors import ModelError
 from rolltree.policy.hub import check_code, trusts_code
 from rolltree.policy.lora import base_of, merged, whole_model
 from rolltree.policy.models import MODELS, model_folder, own_loader

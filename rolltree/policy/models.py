@@ -11,10 +11,8 @@ from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any
 
-from rolltree.errors import did_you_mean
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError, did_you_mean
 from rolltree.policy.hub import from_hub
-from rolltree.policy.smollm2 import get_smollm2
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,12 +29,18 @@ class ModelEntry:
     """Makes the model's folder at the given path (called with a fresh temporary folder)."""
 
 
+def _smollm2(folder: Path) -> None:
+    from rolltree.policy.smollm2 import get_smollm2  # loads torch, which a list of names needs none of
+
+    get_smollm2(folder)
+
+
 MODELS: dict[str, ModelEntry] = {
     entry.name: entry
     for entry in (
         ModelEntry("nano", "character policy of about a million parameters for the nano tasks", "policy/nano"),
         ModelEntry("digits", "flow model of 8×8 digits, for policies that write no tokens", "latents/digits"),
-        ModelEntry("smollm2-135m", "SmolLM2-135M-Instruct, the smallest real language model", get=get_smollm2),
+        ModelEntry("smollm2-135m", "SmolLM2-135M-Instruct, the smallest real language model", get=_smollm2),
     )
 }
 OWN_KINDS: Mapping[str, str] = {"rolltree_flow": "rolltree.latents.flow:load_flow"}

@@ -21,7 +21,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, PreTrainedTokenizerFast
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.hub import from_hub, hub_answers
 
 # Converts a Llama-architecture GGUF file into a Hugging Face folder: safetensors weights, config, tokenizer.

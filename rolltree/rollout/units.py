@@ -14,7 +14,7 @@ from rolltree.control.order import Order
 from rolltree.control.plan import Control
 from rolltree.control.probe import PrunesInFlight
 from rolltree.control.schedule import Rollout, Segment
-from rolltree.control.schedule.executor import Finish
+from rolltree.control.schedule.scheduler import Finish
 from rolltree.filter.groups import drop, live_leaves
 from rolltree.generate.aside import join
 from rolltree.generate.runner import settle

@@ -11,7 +11,7 @@ from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.knobs.amounts import Tokens
 from rolltree.knobs.values import check_instance
 from rolltree.knobs.varying import corners, schedules, settled
-from rolltree.policy.precision import Precision
+from rolltree.policy.formats import Precision
 from rolltree.rollout.config import RolloutConfig
 
 SCHEDULES = ("constant", "linear", "cosine")

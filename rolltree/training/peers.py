@@ -16,8 +16,9 @@ import numpy as np
 from rolltree.credit.fold import Expanded, Folded
 from rolltree.engine.choose import local_engine
 from rolltree.engine.protocol import Engine
+from rolltree.policy.formats import integers
 from rolltree.policy.load import LoadedModel, load_model
-from rolltree.policy.precision import integers, matrices, rounded_copy, rounded_state
+from rolltree.policy.precision import matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
 from rolltree.policy.publish import weights_of
 from rolltree.recipe.recipe import Parts, Peer

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rolltree.control.schedule import Group, Offer, Rollout, Schedule, Scheduler, Segment
-from rolltree.control.schedule.executor import Finish
+from rolltree.control.schedule.scheduler import Finish
 from rolltree.errors import RolltreeError
 from studies.clock.engine import Running, SimEngine
 from studies.clock.floor import Floor

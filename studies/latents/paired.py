@@ -22,8 +22,9 @@ from rolltree.latents.denoiser import step
 from rolltree.latents.flow import FlowNet
 from rolltree.latents.paired_field import grades, paired_field
 from rolltree.latents.task import probabilities
+from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
-from rolltree.policy.precision import integers, rounded_copy
+from rolltree.policy.precision import rounded_copy
 from studies.latents.learn import interval
 
 

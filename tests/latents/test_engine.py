@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
+from rolltree.errors import ModelError
 from rolltree.generate.branches import Branches
 from rolltree.latents.checks import LATENT_CHECKS
 from rolltree.latents.engine import LatentEngine
 from rolltree.latents.policy import FlowPolicy
-from rolltree.policy.errors import ModelError
 from rolltree.policy.packed import pack
 from rolltree.tree.node import join_actions
 from rolltree.tree.table import table

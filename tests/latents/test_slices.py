@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.errors import ModelError
 from rolltree.generate.branches import BranchError
 from rolltree.generate.runner import grow as grow_trees
 from rolltree.latents.blocks import BlockError, BlockStep, check_order, makespan, order, staged
@@ -19,10 +20,10 @@ from rolltree.latents.engine import LatentEngine
 from rolltree.latents.guidance import Guidance
 from rolltree.latents.paired_field import grades, paired_field
 from rolltree.latents.task import Digits
-from rolltree.objective.batch import ObjectiveError
-from rolltree.policy.errors import ModelError
+from rolltree.objective.against import ObjectiveError
+from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
-from rolltree.policy.precision import integers, matrices, rounded_copy, rounded_state
+from rolltree.policy.precision import matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
 from rolltree.recipe.recipe import Peer, RecipeError
 from rolltree.training.config import TrainConfig, TrainError

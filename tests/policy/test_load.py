@@ -9,9 +9,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, PreTrainedTokenizerFast
 from transformers.models.llama import LlamaForCausalLM
 
+from rolltree.errors import ModelError
 from rolltree.policy import models as registry
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model, read_weights
 from rolltree.policy.weights import load_weights
 

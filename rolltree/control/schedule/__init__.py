@@ -4,7 +4,6 @@ Nothing here reads a clock of its own, waits or computes: an executor does the w
 simulated time (`studies.clock`).
 """
 
-from rolltree.control.schedule.executor import Executor, Finish
 from rolltree.control.schedule.presets import PRESETS, Schedule, preset
 from rolltree.control.schedule.rollout import Group, Offer, Rollout, Segment
 from rolltree.control.schedule.rules import (
@@ -19,7 +18,7 @@ from rolltree.control.schedule.rules import (
     Stop,
     TopUp,
 )
-from rolltree.control.schedule.scheduler import Scheduler
+from rolltree.control.schedule.scheduler import Executor, Finish, Scheduler
 
 __all__ = [
     "PRESETS",
