@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.analysis.source import RunSource
-from rolltree.policy.codec import model_tokenizer, saved_tokenizers
+from rolltree.policy.tokenizer_file import model_tokenizer, saved_tokenizers
 from rolltree.tree.node import Array
 
 _BROKEN = "\ufffd"

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _WHERE = {
     "Detector": "detector", "detectors": "detector", "Report": "examination",
     "examine": "examination", "findings": "examination",
-    "Finding": "finding", "Place": "finding", "Monitor": "live", "CheckedRun": "run", "open_run": "run",
+    "Finding": "finding", "Place": "finding", "Monitor": "examination", "CheckedRun": "run", "open_run": "run",
 }  # fmt: skip
 
 __all__ = [

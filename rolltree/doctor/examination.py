@@ -6,7 +6,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rolltree.doctor.detector import Detector, detectors
 from rolltree.doctor.finding import SEVERITIES, Finding, from_json
@@ -16,8 +16,10 @@ from rolltree.errors import RolltreeError
 from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
 from rolltree.rollout.underway import KIND, failures
-from rolltree.training.loop import RunEvent
 from rolltree.tree.store.atomic import naming
+
+if TYPE_CHECKING:
+    from rolltree.training.loop import RunEvent
 
 # Every detector on one run: findings, what is healthy, and what could not be checked.
 

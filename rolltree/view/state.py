@@ -7,7 +7,7 @@ import time
 from typing import Any, Literal
 
 from rolltree.analysis.source import RunSource
-from rolltree.training.run import LOCK, held
+from rolltree.training.lock import LOCK, held
 from rolltree.tree.store.values import read_json
 
 State = Literal["running", "done", "crashed", "empty", ""]

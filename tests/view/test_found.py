@@ -14,7 +14,7 @@ from rolltree.analysis import source as sources
 from rolltree.analysis.source import FoundSources, open_sources
 from rolltree.errors import RolltreeError
 from rolltree.metrics.log import MetricsLog
-from rolltree.training.run import FolderLock
+from rolltree.training.lock import FolderLock
 from rolltree.view.findings import badge
 from rolltree.view.first_prompt import first_prompt
 from rolltree.view.runs import Line, curve, latest, lines_of, smoothed, summary
