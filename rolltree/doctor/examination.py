@@ -13,7 +13,6 @@ from rolltree.doctor.finding import SEVERITIES, Finding, from_json
 from rolltree.doctor.run import CheckedRun, DoctorError, open_run, settings_of
 from rolltree.doctor.series import NotChecked
 from rolltree.errors import RolltreeError
-from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
 from rolltree.rollout.underway import KIND, failures
 from rolltree.tree.store.atomic import naming
@@ -180,7 +179,7 @@ def note_report(folder: Path, report: Report, step: int) -> None:
 def read_findings(path: Path) -> list[Finding]:
     """The latest line of each finding in a findings.jsonl."""
     try:
-        found = [from_json(old_names.finding(line)) for line in read_lines(path)]
+        found = [from_json(line) for line in read_lines(path)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DoctorError(
             f"{path} holds something else than findings ({error}); delete it, they are found again"

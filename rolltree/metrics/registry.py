@@ -71,8 +71,6 @@ the actor it writes as, such as `peer/optim/loss`.
 
 A metric that cannot be measured in a step is left out, never guessed. Metrics marked *0 is left out* are always
 measured, and a step in which they are 0 does not write them.
-
-Runs of Rolltree 0.1 are read under these names (`rolltree.metrics.old_names`).
 """
 
 COLUMNS = "| metric | unit | what it is | better | computed by |\n|---|---|---|---|---|"
