@@ -13,17 +13,17 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rolltree.engine.handover import Offered, Taken
 from rolltree.engine.local.admit import AdmissionLimits, check_room, check_sampling, check_tokens, top_wanted
 from rolltree.engine.local.core import Core, News
-from rolltree.engine.local.handover import PrefixBlocks, exported, fingerprint, imported
 from rolltree.engine.local.prefill import ScoreJob
 from rolltree.engine.local.prefix import PrefixCounts
+from rolltree.engine.local.prefix_blocks import PrefixBlocks, exported, fingerprint, imported
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import passed_over, stream_key
 from rolltree.engine.local.speculate import Speculation, Speculator, Target, why_no_trees
 from rolltree.engine.local.turns import Turns
 from rolltree.engine.local.worker import Worker
+from rolltree.engine.prefixes import Offered, Taken
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
 from rolltree.engine.run import Watchdog
 from rolltree.errors import ModelError

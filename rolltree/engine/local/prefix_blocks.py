@@ -17,9 +17,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rolltree.engine.handover import Offered, Taken
 from rolltree.engine.local.prefix import BLOCK, Ids, KeptRun, PrefixCache
 from rolltree.engine.local.worker import Worker
+from rolltree.engine.prefixes import Offered, Taken
 from rolltree.engine.protocol import EngineError
 from rolltree.policy.decoder import Decoder
 from rolltree.policy.slab import LayerShape, Slab
