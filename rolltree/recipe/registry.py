@@ -15,7 +15,8 @@ from rolltree.registry import Modules, Registry, check_knobs, in_file
 # `rolltree train`, `rollout` and `solve` show a recipe's knobs beside their own options, under their bare names.
 
 OPTIONS = frozenset({
-    "agent", "answer", "at_once", "betas", "chat", "checkpoint_every", "clip_norm", "cluster", "cluster_engines",
+    "agent", "answer", "at_once", "betas", "chat", "chat_template", "checkpoint_every", "clip_norm",
+    "cluster", "cluster_engines",
     "cluster_workers", "control", "decoded", "device", "doctor", "dtype", "end_items", "engine", "engine_precision",
     "epochs", "eps", "eval_every", "eval_items", "eval_samples", "fallback", "forests_every", "full_prompt",
     "gradient_checkpointing", "gradient_noise", "held", "help", "holdout", "item_tokens", "items", "items_from", "json",
