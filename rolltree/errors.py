@@ -56,3 +56,10 @@ def refused_write(error: BaseException) -> OSError | None:
             return OSError(code, os.strerror(code))
         seen = seen.__cause__ or seen.__context__
     return None
+
+
+# What goes wrong with models.
+
+
+class ModelError(RolltreeError, RuntimeError):
+    """A model cannot be loaded or used: names the model, what is wrong and the way out."""

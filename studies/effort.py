@@ -18,9 +18,8 @@ from functools import partial
 from random import Random
 from typing import Any, Literal
 
-from rolltree.task.items import digest, stream
+from rolltree.task.items import SingleTurn, digest, stream
 from rolltree.task.nano.expert import slip
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
 LARGEST, MOST_TERMS, TAIL, EFFORTS = 20, 12, 1.2, 4

@@ -22,7 +22,7 @@ from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree_papers.myantfarm import Stage, Staged
 from studies.command import run_study

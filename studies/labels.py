@@ -20,7 +20,7 @@ from rolltree.compare.frozen import counted
 from rolltree.control.ledger import Budget
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.runner import grow
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree_papers.label_tree import LabelChoice, Topology
 from studies.command import run_study

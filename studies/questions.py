@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn
 from rolltree.task.protocol import Item, Split
 
 

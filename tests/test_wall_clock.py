@@ -28,7 +28,7 @@ from rolltree.task.sandbox.box import Box
 from rolltree.task.sandbox.run import run_python
 from rolltree.testing.tiny import Walk, tiny_engine
 from rolltree.training.config import TrainError
-from rolltree.training.run import LOCK, FolderLock
+from rolltree.training.lock import LOCK, FolderLock
 from tests.task.sandbox.test_sandbox import unable
 from tests.train.test_run_folder import ended, forked
 

@@ -16,8 +16,8 @@ from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.policy import language
 from rolltree.policy.device import HALF, Compute
+from rolltree.policy.forward import checkpoint_layers
 from rolltree.policy.language import LanguagePolicy
-from rolltree.policy.layers import checkpoint_layers
 from rolltree.policy.packed import pack
 from rolltree.tree import Tree
 from rolltree.tree.table import table

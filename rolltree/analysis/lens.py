@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
 
 from rolltree.analysis.prefix import AnalysisError
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import Pieces
 from rolltree.credit.advantage import Credit
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.credit.needs import check_needs
@@ -105,4 +108,67 @@ def advantages(view: Table, credit: Credit, how: Averaging | None = None) -> Flo
     out = np.full(view.actions, np.nan)
     used = folded.weight > 0
     out[used] = (folded.gain[used] + folded.loss[used]) / folded.weight[used]
+    return out
+
+
+# Several credits on a source's trees, with the words of the tokens whose sign flips.
+
+SHOWN = 48
+"""Characters of a node's text in a list."""
+
+
+@dataclass(frozen=True)
+class CreditPair:
+    """Two credits held against each other."""
+
+    one: str
+    other: str
+    alike: float
+    """Correlation over the tokens both teach."""
+    flipped: int
+    share: float
+    """Flipped tokens among those some credit teaches."""
+
+
+@dataclass(frozen=True)
+class FlippedNode:
+    """A node with tokens whose sign flips, and what each credit says of them on average."""
+
+    tree: str
+    node: int
+    text: str
+    flipped: int
+    advantage: tuple[float, ...]
+
+
+def open_lens(
+    source: RunSource, step: int | None, names: Sequence[str], *, tree: str = "", how: Averaging | None = None
+) -> Lens:
+    """The credits, by name with their default knobs, on the trees of a saved step (or on one of them).
+
+    Those of one's own were given with the source.
+    """
+    archive = source.archive(step)
+    trees: list[Tree] = [archive.tree(tree)] if tree else list(archive)
+    return lens(trees, {name: source.names.credit(name) for name in names}, how)
+
+
+def pairs(made: Lens) -> list[CreditPair]:
+    """Every two of the credits."""
+    taught = max(1, int(made.taught.sum()))
+    return [
+        CreditPair(made.names[a], made.names[b], made.alike(a, b), n := made.flipped(a, b), n / taught)
+        for a, b in combinations(range(len(made.names)), 2)
+    ]
+
+
+def flipped_nodes(made: Lens, pieces: Pieces, most: int) -> list[FlippedNode]:
+    """The nodes on which the credits differ most in sign."""
+    out: list[FlippedNode] = []
+    for row in made.rows()[:most]:
+        node, at = made.table.nodes[row], made.of_node(row)
+        flips = made.flips[at]
+        says = np.nanmean(made.advantage[:, at][:, flips], axis=1)
+        tree = made.table.trees[int(made.table.tree[row])].id
+        out.append(FlippedNode(tree, node.id, pieces.text(node.actions)[:SHOWN], int(flips.sum()), tuple(says)))
     return out

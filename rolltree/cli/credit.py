@@ -11,7 +11,10 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.text import Text
 
-from rolltree.analysis.lens import Averaging, Lens
+from rolltree.analysis.decisive import newest_step
+from rolltree.analysis.lens import Averaging, Lens, flipped_nodes, open_lens, pairs
+from rolltree.analysis.source import open_source
+from rolltree.analysis.text import Pieces, pieces_of
 from rolltree.cli.common import at_least, console, emit, first_name, grid, kept, leading_names, parse
 from rolltree.credit.fold import fold, leaf_weights, write
 from rolltree.credit.needs import check_needs
@@ -21,10 +24,6 @@ from rolltree.recipe.stored import Given
 from rolltree.tree.store.atomic import check_writable
 from rolltree.tree.store.jsonl import credit_lines, read, write_credit
 from rolltree.tree.table import table
-from rolltree.view.decisive import newest_step
-from rolltree.view.lens import flipped_nodes, open_lens, pairs
-from rolltree.view.source import open_source
-from rolltree.view.text import Pieces, pieces_of
 from rolltree.visible import visible
 
 # `rolltree credit NAME NAME … FILE`: several credits on the same rollouts, and the tokens whose sign flips.

@@ -8,12 +8,11 @@ from pathlib import Path
 
 from rich.text import Text
 
-from rolltree.analysis.decisive import PRIOR
+from rolltree.analysis.decisive import PRIOR, ShownDecisions, ShownFork, interval, newest_step, percent, shown_decisions
+from rolltree.analysis.source import open_source
+from rolltree.analysis.text import pieces_of
 from rolltree.cli.common import at_least, console, emit, first_name, grid, parse
 from rolltree.errors import RolltreeError
-from rolltree.view.decisive import ShownDecisions, ShownFork, interval, newest_step, percent, shown_decisions
-from rolltree.view.source import open_source
-from rolltree.view.text import pieces_of
 from rolltree.visible import visible
 
 ABOUT = """Rank the forks of a run's rollouts by the change in success they made: "this token took 80 % to 10 %".

@@ -21,7 +21,7 @@ from rolltree.doctor.finding import SEVERITIES, Finding
 from rolltree.doctor.run import DoctorError, open_run
 from rolltree.errors import unknown
 from rolltree.metrics.log import read_metrics
-from rolltree.training.run import held
+from rolltree.training.lock import held
 from rolltree.tree.store.atomic import check_writable, new_file
 
 ABOUT = """Say what is wrong with the rollouts of a run, with the numbers, the nodes that show it and suggested fixes.

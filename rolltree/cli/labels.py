@@ -16,8 +16,8 @@ from rolltree.tree import Tree
 from rolltree.tree.store.atomic import check_writable
 
 if TYPE_CHECKING:
+    from rolltree.analysis.source import RunSource
     from rolltree.analysis.step_head import FittedHead
-    from rolltree.view.source import RunSource
 
 ABOUT = """Turn the step values of stored rollouts into rows that TRL's trainers read, or fit a step head on them.
 
@@ -65,7 +65,7 @@ def run(arguments: Sequence[str]) -> int:
     if asked.out.exists() and not asked.overwrite:
         raise RolltreeError(f"{asked.out} exists and is kept as it is; give another --out, or --overwrite")
     check_writable(asked.out)
-    from rolltree.view.source import open_source  # loads Arrow, which --help needs none of
+    from rolltree.analysis.source import open_source  # loads Arrow, which --help needs none of
 
     source = open_source(asked.run, asked.model)
     model = asked.model or str(source.config.get("model", ""))

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.text import Text
 
+from rolltree.analysis.decisive import percent
+from rolltree.analysis.modes import ShownModes, every_step, leading, life, picture, prompts_over_time, shown_modes
+from rolltree.analysis.source import open_source
+from rolltree.analysis.text import pieces_of
 from rolltree.cli.common import at_least, console, emit, first_name, grid, parse
 from rolltree.errors import RolltreeError
-from rolltree.view.decisive import percent
-from rolltree.view.modes import ShownModes, every_step, leading, life, picture, prompts_over_time, shown_modes
-from rolltree.view.source import open_source
-from rolltree.view.text import pieces_of
 from rolltree.visible import visible
 
 ABOUT = """Follow one prompt over training: its rollouts of all saved steps merged by

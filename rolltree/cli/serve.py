@@ -28,7 +28,7 @@ from rolltree.policy.hub import trust_code
 from rolltree.recipe.compose import compose
 from rolltree.recipe.registry import load_recipe
 from rolltree.recipe.swap import named, scored_answers
-from rolltree.training.run import FolderLock
+from rolltree.training.lock import FolderLock
 from rolltree.tree import Forest
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolltree.analysis.source import RunSource, open_sources
 from rolltree.cli.common import console, kept, leading_names, parse
 from rolltree.errors import RolltreeError
 from rolltree.tree.store.atomic import check_writable
 from rolltree.view.server import ViewConfig, serve
-from rolltree.view.source import RunSource, open_sources
 
 ABOUT = """Look at runs, trees and tokens in the browser; pages follow a run that is still training.
 

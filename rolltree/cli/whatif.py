@@ -10,16 +10,23 @@ from pathlib import Path
 
 from rich.text import Text
 
+from rolltree.analysis.decisive import newest_step
+from rolltree.analysis.source import RunSource, open_source
+from rolltree.analysis.text import pieces_of
+from rolltree.analysis.whatif_saved import (
+    SavedWhatIf,
+    ShownWhatIf,
+    beside,
+    saved_whatif,
+    saved_whatifs,
+    shown_whatif,
+    signed,
+)
 from rolltree.cli.common import at_least, at_most, console, emit, first_name, grid, parse
 from rolltree.errors import RolltreeError
 from rolltree.policy.hub import trust_code
 from rolltree.recipe.stored import Given
 from rolltree.tree.store.atomic import check_writable
-from rolltree.view.decisive import newest_step
-from rolltree.view.source import RunSource, open_source
-from rolltree.view.text import pieces_of
-from rolltree.view.whatif import ShownWhatIf, shown_whatif, signed
-from rolltree.view.whatif_saved import SavedWhatIf, beside, saved_whatif, saved_whatifs
 from rolltree.visible import visible
 
 ABOUT = """What if a rollout had gone on otherwise: sample continuations from a place
@@ -113,7 +120,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _grow(source: RunSource, asked: WhatIfArguments, node: int) -> SavedWhatIf:
-    from rolltree.view.whatif_grow import WhatIfQuestion, grow_whatif  # loads torch, which --help does not need
+    from rolltree.analysis.whatif_grow import WhatIfQuestion, grow_whatif  # loads torch, which --help does not need
 
     check_writable(beside(source), "the folder of what-ifs", folder=True)
     step = newest_step(source) if asked.step is None else asked.step

@@ -19,7 +19,7 @@ from rolltree.cluster.errors import LostError
 from rolltree.cluster.jobs import Job, SampleJob
 from rolltree.cluster.member import Member
 from rolltree.cluster.replicas import Replicas
-from rolltree.engine.handover import Offered, Taken
+from rolltree.engine.prefixes import Offered, Taken
 from rolltree.engine.route import Router
 from rolltree.tree.node import Array
 

@@ -32,7 +32,7 @@ from rolltree.cluster.wire import (
     StopMessage,
     Warned,
 )
-from rolltree.engine.handover import HandsOver, Offered, Taken
+from rolltree.engine.prefixes import HandsOver, Offered, Taken
 from rolltree.engine.protocol import Caches, Embedder, Engine, EngineError, Generation, Queued, token_codec
 from rolltree.engine.run import SILENCE, carried
 from rolltree.engine.samples import cut, join

@@ -17,7 +17,6 @@ import numpy as np
 from rolltree.compare.names import row_name
 from rolltree.compare.stats.paired import Floats
 from rolltree.errors import RolltreeError
-from rolltree.metrics.old_names import compared_name
 from rolltree.tree.store.atomic import new_file
 from rolltree.tree.store.values import read_json
 
@@ -122,7 +121,7 @@ def load_trace(path: Path) -> Trace:
         return Trace(
             label=str(raw["label"]),
             seed=int(raw["seed"]),
-            rows=tuple({compared_name(str(k)): float(v) for k, v in row.items()} for row in raw["rows"]),
+            rows=tuple({str(k): float(v) for k, v in row.items()} for row in raw["rows"]),
             items={str(k): TraceTally(**v) for k, v in raw["items"].items()},
             folder=str(raw.get("folder", "")),
             first={str(k): TraceTally(**v) for k, v in raw.get("first", {}).items()},

@@ -6,18 +6,19 @@ import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rolltree.doctor.detector import Detector, detectors
 from rolltree.doctor.finding import SEVERITIES, Finding, from_json
 from rolltree.doctor.run import CheckedRun, DoctorError, open_run, settings_of
 from rolltree.doctor.series import NotChecked
 from rolltree.errors import RolltreeError
-from rolltree.metrics import old_names
 from rolltree.metrics.log import forget_after, read_lines, read_metrics
 from rolltree.rollout.underway import KIND, failures
-from rolltree.training.loop import RunEvent
 from rolltree.tree.store.atomic import naming
+
+if TYPE_CHECKING:
+    from rolltree.training.loop import RunEvent
 
 # Every detector on one run: findings, what is healthy, and what could not be checked.
 
@@ -178,7 +179,7 @@ def note_report(folder: Path, report: Report, step: int) -> None:
 def read_findings(path: Path) -> list[Finding]:
     """The latest line of each finding in a findings.jsonl."""
     try:
-        found = [from_json(old_names.finding(line)) for line in read_lines(path)]
+        found = [from_json(line) for line in read_lines(path)]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise DoctorError(
             f"{path} holds something else than findings ({error}); delete it, they are found again"

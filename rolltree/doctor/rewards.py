@@ -218,7 +218,7 @@ def proxy_reward(run: CheckedRun, *, rise: float = 0.05, fall: float = 0.05, win
 def form_over_substance(
     run: CheckedRun, *, rise: float = 0.2, lift: float = 0.05, flat: float = 0.02, window: int = 15
 ) -> Iterator[Symptom]:
-    """Rewards of several parts (`rolltree.filter.rewards`); silent where the reward is the outcome alone."""
+    """Rewards of several parts (`rolltree.filter.shaping`); silent where the reward is the outcome alone."""
     names = run.names("reward/part/")
     if not names:
         raise NotChecked("the outcome has no parts")

@@ -17,7 +17,7 @@ from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import value_in
 from rolltree.metrics.rollouts import Numbers, Rollouts
 from rolltree.metrics.step import Family, family_of
-from rolltree.policy.codec import model_tokenizer, saved_tokenizers
+from rolltree.policy.tokenizer_file import model_tokenizer, saved_tokenizers
 from rolltree.rollout.underway import KIND
 from rolltree.tree.node import Array
 from rolltree.tree.store import jsonl

@@ -6,14 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from rolltree.engine.protocol import Engine, EngineError, Sampling
+from rolltree.engine.protocol import Engine, EngineError, OwnEngine, Sampling
 from rolltree.policy.device import Placement, place
-from rolltree.policy.flow.denoiser import Denoiser
-from rolltree.policy.flow.net import is_flow
 from rolltree.policy.formats import Precision
 from rolltree.policy.load import LoadedModel, check_writes_tokens, load_codec, load_model
 from rolltree.policy.lora import holds_adapters, whole_model
-from rolltree.policy.models import model_folder
+from rolltree.policy.models import model_folder, own_loader
 from rolltree.policy.size import check_sampled, size_in
 from rolltree.registry import Registry
 
@@ -112,18 +110,16 @@ def local_engine(
     model: str | Path | LoadedModel, *, version: int = 0, speculate: str = "off", precision: Precision = "full",
     **more: Any,
 ) -> Engine:  # fmt: skip
-    """The engine in this process that samples a model: of a denoiser the one of latents, of any other the local one."""
+    """The engine in this process that samples a model: the one that it brings, else the local one."""
     loaded = model
-    if not isinstance(model, LoadedModel) and is_flow(model_folder(str(model))):
+    if not isinstance(model, LoadedModel) and own_loader(model_folder(str(model))) is not None:
         loaded = load_model(model)
-    if isinstance(loaded, LoadedModel) and isinstance(loaded.model, Denoiser):
-        from rolltree.engine.latent import LatentEngine
-
+    if isinstance(loaded, LoadedModel) and isinstance(loaded.model, OwnEngine):
         if speculate != "off":
             raise EngineError(f"--speculate {speculate} guesses tokens, and {loaded.name} writes latents; leave it out")
         if precision != "full":
             raise EngineError(f"--engine-precision {precision} is for language models, not {loaded.name}; leave it out")
-        return LatentEngine(loaded.model, version)
+        return loaded.model.engine(version)
     from rolltree.engine.local import LocalEngine
     from rolltree.engine.local.speculate import Speculation
 

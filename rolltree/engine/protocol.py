@@ -371,3 +371,12 @@ def token_codec(engine: Engine, who: str = "this") -> Codec:
 
 class EngineError(RolltreeError, RuntimeError):
     """The engine cannot do what was asked: names the request, the limit and the way out."""
+
+
+@runtime_checkable
+class OwnEngine(Protocol):
+    """A model that brings the engine that samples it in this process; every other is a causal LM of transformers."""
+
+    def engine(self, version: int) -> Engine:
+        """The engine on this model, whose weights have this version."""
+        ...

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from rolltree.filter.groups import live_leaves
-from rolltree.filter.rewards import RewardError, Rewards
+from rolltree.filter.shaping import RewardError, Rewards
 from rolltree.generate.judge.measured import part_of
 from rolltree.tree import Tree
 

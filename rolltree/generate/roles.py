@@ -18,7 +18,7 @@ from rolltree.generate.random import lineage, mix
 from rolltree.generate.setting import HandError
 from rolltree.generate.spoken import laid_out, spoken_brief
 from rolltree.task.data.chat import chat_of
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.task.spoken import Speaker, Spoken
 from rolltree.tree import Node, Tree

@@ -32,8 +32,7 @@ from rolltree.generate.choose import choice
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.task.final import final_answer
-from rolltree.task.items import TaskError, digest
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn, TaskError, digest
 from rolltree.task.protocol import Item, Split, Verdict
 from rolltree.tree import Forest, Node, Tree
 from rolltree.tree.node import Array, Finish

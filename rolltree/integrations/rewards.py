@@ -11,8 +11,7 @@ from rolltree.integrations.data import text_of
 from rolltree.integrations.errors import AdaptError
 from rolltree.integrations.finish import finish
 from rolltree.task.foreign.parts import number
-from rolltree.task.items import TaskError, split_of
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn, TaskError, split_of
 from rolltree.task.protocol import Item, Split, Task, Verdict
 
 Reward = Callable[..., Any]

@@ -1,5 +1,5 @@
 """The numbers of a run: one name and one computation each.
 
 `registry` says what every metric means; `step` computes those that rollouts tell, from columns (`rollouts`); `log`
-writes and reads them; `old_names` reads what 0.1 wrote.
+writes and reads them.
 """

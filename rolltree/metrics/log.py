@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rolltree.errors import RolltreeError
-from rolltree.metrics.old_names import renamed
 from rolltree.tree.store.atomic import naming, new_file
 from rolltree.tree.store.values import read_json, why_not
 
@@ -88,10 +87,9 @@ class MetricsError(RolltreeError, ValueError):
 
 
 def read_metrics(path: Path | str) -> list[dict[str, Any]]:
-    """All whole lines of a metrics file, old ones under present names; lines of another kind of file are left out, and
-    a line cut short by a kill."""
+    """All whole lines of a metrics file; lines of another kind of file are left out, and a line cut short by a kill."""
     found = [_measured(path, number, line) for number, line in enumerate(read_lines(path), 1)]
-    return [renamed(line) for line in found if line]
+    return [line for line in found if line]
 
 
 def read_lines(path: Path | str) -> list[Any]:

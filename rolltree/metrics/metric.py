@@ -33,7 +33,7 @@ class Metric:
     about: str
     """One plain sentence."""
     where: str
-    """The function that computes it, as "module:function" below `rolltree`."""
+    """The function that computes it, as "module:function" below `rolltree`; of a paper with the whole name."""
     better: Better = ""
     """Empty where neither is."""
     sparse: bool = False
@@ -66,8 +66,8 @@ class Metric:
     @property
     def module(self) -> str:
         """The whole name of the module that computes it."""
-        module = self.where.partition(":")[0]
-        return module if module.startswith("rolltree_") else f"rolltree.{module}"
+        place = self.where.partition(":")[0]
+        return place if place.startswith("rolltree_papers.") else f"rolltree.{place}"
 
     @property
     def function(self) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rolltree.errors import unknown
-from rolltree.metrics.catalogue import budget, evaluation, optim, policy, reward, rollout, staleness, time
+from rolltree.metrics.catalogue import METRICS
 from rolltree.metrics.metric import GROUPS, Metric
 
 # All metrics by name: what the docs, the viewer's tooltips, the doctor and comparisons read.
@@ -19,10 +19,6 @@ from rolltree.metrics.metric import GROUPS, Metric
 #
 # Numbers of another policy in the run stand under the actor it writes as: `peer/optim/loss`.
 
-METRICS: tuple[Metric, ...] = tuple(
-    m for module in (reward, rollout, policy, optim, budget, time, staleness, evaluation) for m in module.METRICS
-)
-"""Every metric, by group."""
 WHOLE = "rollout/submitted"
 """Stands in every line of a training step, so that what is left out beside it was 0 and not unmeasured."""
 
@@ -75,8 +71,6 @@ the actor it writes as, such as `peer/optim/loss`.
 
 A metric that cannot be measured in a step is left out, never guessed. Metrics marked *0 is left out* are always
 measured, and a step in which they are 0 does not write them.
-
-Runs of Rolltree 0.1 are read under these names (`rolltree.metrics.old_names`).
 """
 
 COLUMNS = "| metric | unit | what it is | better | computed by |\n|---|---|---|---|---|"

@@ -14,13 +14,9 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from rolltree.errors import RolltreeError
+from rolltree.objective.against import ObjectiveError
 
 # What goes wrong with objectives.
-
-
-class ObjectiveError(RolltreeError, ValueError):
-    """A batch lacks what an objective needs; names both and the way out."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from typing import ClassVar, Literal
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, need, need_paths
 from rolltree.objective.ratio import behaviour, on_paths, ratio
 from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, share, two_channel

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, fit, step_wide
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Objective, fit, step_wide
 from rolltree.objective.correction import Correction, StepWideCorrection, fit_correction
 from rolltree.objective.hooks import Accumulator, accumulator_of, skips_idle, step_factor
 from rolltree.objective.penalty import Penalty

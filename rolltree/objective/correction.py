@@ -15,7 +15,8 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, need, need_paths
 from rolltree.objective.penalty import kl
 from rolltree.objective.ratio import behaviour, path_mean, path_sum, ratio
 from rolltree.objective.window import share

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, Paths, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Objective, Paths, need_paths
 from rolltree.objective.penalty import Estimator, kl
 from rolltree.objective.ratio import ratio
 from rolltree.objective.registry import register

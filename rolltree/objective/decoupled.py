@@ -9,7 +9,8 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Objective, need
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import Bounding, Denominator, ImportanceWeight, Unit
 from rolltree.objective.registry import register

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from rolltree.generate.signals import LEAST_ENTROPY
-from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, need
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Objective, need
 from rolltree.objective.ratio import ratio
 from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, at_least, at_most, check_window, clip_metrics, two_channel

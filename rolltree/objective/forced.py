@@ -11,7 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor, where
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, need, need_paths
 from rolltree.objective.correction import with_entries
 from rolltree.objective.ratio import path_mean
 from rolltree.objective.window import share

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, Paths, need, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Objective, Paths, need, need_paths
 from rolltree.objective.ratio import on_paths, ratio
 from rolltree.objective.registry import register
 from rolltree.objective.window import share

@@ -21,7 +21,8 @@ from typing import Literal, Protocol, get_args
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, ObjectiveError, need
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, need
 from rolltree.objective.ratio import LIMIT, ratio
 
 Estimator = Literal["k1", "k2", "k3"]

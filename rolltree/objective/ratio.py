@@ -13,20 +13,8 @@ from typing import ClassVar, Literal, get_args
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, Paths, need
-
-# Which policy a ratio is taken against, as recipes name it.
-
-Against = Literal["old", "sampled"]
-"""What a surrogate's ratio divides by: the weights at the start of the step, or the distribution sampled from."""
-
-
-def against(distribution: Against) -> tuple[str, ...]:
-    """The names of the corrections that make a surrogate's ratio one against this distribution."""
-    if distribution not in get_args(Against):
-        raise ObjectiveError(f"a ratio is taken against 'old' or 'sampled', not {distribution!r}")
-    return ("bypass",) if distribution == "sampled" else ()
-
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Paths, need
 
 View = Literal["token", "prefix_sum", "prefix_min", "prefix_min_inclusive", "sequence_sum", "sequence_mean", "zero"]
 VIEWS: tuple[View, ...] = get_args(View)

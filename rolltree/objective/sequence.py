@@ -7,7 +7,8 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, need_paths
 from rolltree.objective.ratio import on_paths, path_mean, ratio
 from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, at_least, at_most, check_window, clip_metrics, share, two_channel

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, ObjectiveError, need, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, need, need_paths
 from rolltree.objective.penalty import kl
 from rolltree.objective.ratio import behaviour, path_sum, ratio
 from rolltree.objective.window import share

@@ -9,7 +9,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, need_paths
 from rolltree.objective.ratio import LIMIT, path_sum
 from rolltree.objective.registry import register
 from rolltree.objective.window import share

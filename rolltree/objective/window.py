@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import ObjectiveError
+from rolltree.objective.against import ObjectiveError
 
 Bound = float | Tensor
 

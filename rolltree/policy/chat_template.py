@@ -8,10 +8,9 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from rolltree.policy.errors import ModelError
-from rolltree.policy.flow.net import is_flow
+from rolltree.errors import ModelError
 from rolltree.policy.lora import whole_model
-from rolltree.policy.models import model_folder
+from rolltree.policy.models import model_folder, own_loader
 
 GIVEN = "ROLLTREE_CHAT_TEMPLATE"
 """The model's folder and the template, as JSON, for this process and those it starts; `--chat-template` sets it."""
@@ -22,7 +21,7 @@ MOST = 2**20
 def give_template(policy: str, file: Path) -> None:
     """From now on the policy speaks in the file's template."""
     folder = whole_model(model_folder(policy))
-    if is_flow(folder):
+    if own_loader(folder) is not None:
         raise ModelError(f"--chat-template is for language models, and {policy} writes latents; leave it out")
     os.environ[GIVEN] = json.dumps([str(folder.resolve()), _read(file), str(file)])
 

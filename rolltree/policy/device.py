@@ -13,8 +13,7 @@ from typing import Any
 
 import torch
 
-from rolltree.errors import did_you_mean
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError, did_you_mean
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 """Number types by the word on the command line."""

@@ -18,11 +18,13 @@ from torch import Tensor
 from transformers import Cache, DynamicCache, PreTrainedModel
 from transformers.cache_utils import CacheLayerMixin
 
-from rolltree.policy.context import exact_context, window_of
-from rolltree.policy.decoder import TokenTree
+from rolltree.errors import ModelError
+from rolltree.policy.decoder import Decoder, TokenTree
 from rolltree.policy.device import HALF, narrowed
-from rolltree.policy.errors import ModelError
+from rolltree.policy.llama import LlamaDecoder
+from rolltree.policy.llama_weights import spec_of, why_not_native
 from rolltree.policy.shared import Shared
+from rolltree.policy.size import exact_context, window_of
 from rolltree.policy.slab import LayerShape, Slab
 
 
@@ -200,3 +202,16 @@ def _refuse_windows(config: Any, name: str) -> None:
     if kinds or (window and window < context):
         what = ", ".join(sorted(kinds)) or f"a window of {window}"
         raise ModelError(f"{name!r} has layers that do not attend to the whole prefix ({what}); serve it elsewhere.")
+
+
+# Chooses the decoder for a Hugging Face model.
+
+
+def decoder_of(model: PreTrainedModel, dtype: torch.dtype, device: torch.device) -> Decoder:
+    """The native decoder where it covers the model's architecture, the model's own forward elsewhere.
+
+    Either holds a copy of the weights: training `model` changes nothing here until its weights are loaded.
+    """
+    if why_not_native(model.config):
+        return ForeignDecoder(model, dtype, device)
+    return LlamaDecoder(spec_of(model), model.state_dict(), dtype, device)

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from rolltree.errors import unknown
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError, unknown
 
 Precision = Literal["full", "bf16", "int8", "int4", "fp8", "fp8-block"]
 """full: as they are. int8 and fp8 (e4m3) have a scale for each output channel, fp8-block for each 128 × 128, int4 for

@@ -18,7 +18,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from torch import Tensor
 from transformers import LlamaConfig, PreTrainedTokenizerFast
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 
 Field = Callable[[str], Any]
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 
 # Whether Python code that lies in a model's folder may run here: never, unless somebody said so.
 

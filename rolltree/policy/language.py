@@ -17,18 +17,17 @@ from transformers import AttentionInterface, PreTrainedModel
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 
+from rolltree.errors import ModelError
 from rolltree.policy.attention import Attend, Kernel, along
-from rolltree.policy.context import exact_context
 from rolltree.policy.device import HALF, Compute
-from rolltree.policy.errors import ModelError
 from rolltree.policy.flex import LEAST
-from rolltree.policy.layers import checkpoint_layers
+from rolltree.policy.forward import checkpoint_layers, through
 from rolltree.policy.llama_train import covers, hidden_states
 from rolltree.policy.packed import Packed, Spans
 from rolltree.policy.pieces import hidden_in_pieces
 from rolltree.policy.protocol import PolicyRead
 from rolltree.policy.publish import AdaptedWeights, merged_weights
-from rolltree.policy.through import through
+from rolltree.policy.size import exact_context
 
 NAME = "rolltree"
 """Name of the attention function in transformers' registry."""

@@ -19,8 +19,8 @@ from transformers import PreTrainedModel
 
 from rolltree.policy.attention import Attend
 from rolltree.policy.device import HALF
+from rolltree.policy.forward import through
 from rolltree.policy.llama_weights import why_not_native
-from rolltree.policy.through import through
 
 
 def covers(model: PreTrainedModel) -> bool:

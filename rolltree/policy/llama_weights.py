@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 
 # Reads a Hugging Face config into the few numbers the fast forward needs, or says why it cannot.
 

@@ -14,14 +14,13 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from rolltree.errors import ModelError
 from rolltree.policy.chat_template import with_template
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.errors import ModelError
-from rolltree.policy.flow.denoiser import Denoiser
-from rolltree.policy.flow.net import is_flow, load_flow
 from rolltree.policy.hub import check_code, trusts_code
 from rolltree.policy.lora import base_of, merged, whole_model
-from rolltree.policy.models import MODELS, model_folder
+from rolltree.policy.models import MODELS, model_folder, own_loader
+from rolltree.policy.protocol import OwnPolicy
 from rolltree.policy.weights import check_sizes, refuse_layers_left_out, refuse_missing, tensors_of
 
 
@@ -46,9 +45,9 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
     if whole_model(path) != path:
         base = load_model(base_of(path), dtype)
         return LoadedModel(merged(base.model, path), base.codec, path, str(name))
-    if is_flow(path):
-        net = load_flow(path)
-        return LoadedModel(net, net.channel, path, str(name))
+    if (load := own_loader(path)) is not None:
+        own = load(path)
+        return LoadedModel(own, own.channel, path, str(name))
     check_folder(path)
     try:
         check_sizes(path, AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code()))
@@ -73,9 +72,9 @@ def load_model(name: str | Path, dtype: torch.dtype = torch.float32) -> LoadedMo
 def check_writes_tokens(model: str | Path | LoadedModel, who: str, way: str) -> None:
     """Refuse a model of latents where only language models are served, before anything is started."""
     if isinstance(model, LoadedModel):
-        name, latents = model.name, isinstance(model.model, Denoiser)
+        name, latents = model.name, isinstance(model.model, OwnPolicy)
     else:
-        name, latents = str(model), is_flow(model_folder(str(model)))
+        name, latents = str(model), own_loader(model_folder(str(model))) is not None
     if latents:
         raise ModelError(f"{who} for language models, and {name} writes latents; {way}")
 
@@ -83,8 +82,8 @@ def check_writes_tokens(model: str | Path | LoadedModel, who: str, way: str) -> 
 def load_codec(path: Path) -> Any:
     """The codec (or other channel) of a model in a folder, without the weights of a language model."""
     path = whole_model(path)
-    if is_flow(path):
-        return load_flow(path).channel
+    if (load := own_loader(path)) is not None:
+        return load(path).channel
     check_folder(path)
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=trusts_code())

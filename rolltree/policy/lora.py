@@ -11,7 +11,7 @@ from typing import Any, cast
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import Packed
 from rolltree.policy.protocol import PolicyRead

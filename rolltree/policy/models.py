@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from pkgutil import resolve_name
+from typing import Any
 
-from rolltree.errors import did_you_mean
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError, did_you_mean
 from rolltree.policy.hub import from_hub
-from rolltree.policy.smollm2 import get_smollm2
 
-PACKAGED = Path(__file__).parent
+ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +23,38 @@ class ModelEntry:
 
     name: str
     about: str
-    packaged: bool
-    """Whether it ships inside the package; others are fetched into the cache by `get`."""
+    packaged: str = ""
+    """Its folder where it ships inside the package; others are fetched into the cache by `get`."""
     get: Callable[[Path], None] | None = None
     """Makes the model's folder at the given path (called with a fresh temporary folder)."""
+
+
+def _smollm2(folder: Path) -> None:
+    from rolltree.policy.smollm2 import get_smollm2  # loads torch, which a list of names needs none of
+
+    get_smollm2(folder)
 
 
 MODELS: dict[str, ModelEntry] = {
     entry.name: entry
     for entry in (
-        ModelEntry("nano", "character policy of about a million parameters for the nano tasks", packaged=True),
-        ModelEntry("digits", "flow model of 8×8 digits, for policies that write no tokens", packaged=True),
-        ModelEntry("smollm2-135m", "SmolLM2-135M-Instruct, the smallest real language model", False, get_smollm2),
+        ModelEntry("nano", "character policy of about a million parameters for the nano tasks", "policy/nano"),
+        ModelEntry("digits", "flow model of 8×8 digits, for policies that write no tokens", "latents/digits"),
+        ModelEntry("smollm2-135m", "SmolLM2-135M-Instruct, the smallest real language model", get=_smollm2),
     )
 }
+OWN_KINDS: Mapping[str, str] = {"rolltree_flow": "rolltree.latents.flow:load_flow"}
+"""The `model_type` of a folder that transformers does not read -> what reads it, imported when a folder asks for it."""
+
+
+def own_loader(folder: Path) -> Callable[[Path], Any] | None:
+    """What reads a folder of a kind of our own, which brings its own policy and engine; None for a language model."""
+    try:
+        told: Any = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    kind = told.get("model_type") if isinstance(told, dict) else None
+    return resolve_name(OWN_KINDS[kind]) if isinstance(kind, str) and kind in OWN_KINDS else None
 
 
 def home() -> Path:
@@ -88,7 +107,7 @@ def model_folder(name: str) -> Path:
 
 
 def _place(entry: ModelEntry) -> Path:
-    return PACKAGED / entry.name if entry.packaged else home() / "models" / entry.name
+    return ROOT / entry.packaged if entry.packaged else home() / "models" / entry.name
 
 
 def _unknown(name: str) -> ModelError:

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.formats import FORMATS, Format, Precision, Shared
 
 Model = TypeVar("Model", bound=nn.Module)

@@ -1,7 +1,7 @@
 """What is trained: a policy that reads packed actions, whatever they are.
 
 The trainer knows log-probs, entropies and states of actions; that they are token ids of a causal LM
-(`rolltree.policy.language`) or latents of a denoiser (`rolltree.policy.flow`) is the policy's own business.
+(`rolltree.policy.language`) or latents of a denoiser is the policy's own business.
 """
 
 from __future__ import annotations

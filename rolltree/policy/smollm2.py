@@ -12,7 +12,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.hub import from_hub, hub_answers
 
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"

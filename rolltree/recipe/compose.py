@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, TypeVar
 
 from rolltree.control.registry import load_control
 from rolltree.knobs.varying import Told, corners, schedules, settled
-from rolltree.recipe.recipe import Card, Parts, Recipe
-from rolltree.recipe.sizes import check_counts
+from rolltree.recipe.recipe import Card, Parts, Recipe, RecipeError
+
+# Counts of a recipe that no memory holds, refused before anything is made.
+
+COUNTS = (
+    "group", "leaves", "width", "rollouts", "n", "nodes", "samples", "stems", "branches", "first", "pool", "votes",
+    "ways", "vines",
+)  # fmt: skip
+"""Knobs that say how many rollouts, or parts of them, there are of one prompt."""
+MOST = 100_000
+"""Of one prompt. Each takes some kilobytes before its first token."""
+
+
+def check_counts(recipe: Any) -> None:
+    """Refuse a recipe, or the control put into one, with a count that only exhausts memory."""
+    for field in fields(recipe):  # noqa: F402
+        value = getattr(recipe, field.name)
+        told: Mapping[str, Any] = value if isinstance(value, Mapping) else {field.name: value}
+        for name, count in told.items():
+            if name in COUNTS and isinstance(count, int) and count > MOST:
+                raise RecipeError(f"{name}={count} rollouts of one prompt fit no memory; give at most {MOST}")
+
 
 R = TypeVar("R")
 

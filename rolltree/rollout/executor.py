@@ -40,8 +40,7 @@ from rolltree.control.schedule import (
 )
 from rolltree.engine.protocol import Engine
 from rolltree.recipe.recipe import Parts
-from rolltree.rollout.config import RolloutConfig, RolloutError
-from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.config import ControlState, RolloutConfig, RolloutError
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.discarded import Discarded
 from rolltree.rollout.group_queue import GroupQueue

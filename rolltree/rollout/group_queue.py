@@ -22,7 +22,7 @@ from rolltree.control.schedule import Ask, EmptyPlan, Event, Extended, Group, Of
 from rolltree.generate.aside import join
 from rolltree.generate.random import Stream, mix
 from rolltree.recipe.recipe import Parts
-from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.config import ControlState
 from rolltree.rollout.group_builder import MEASURED, GroupBuilder
 from rolltree.rollout.ordered_items import SpokenStep
 from rolltree.rollout.plan_runs import PlanRuns, RoundState

@@ -19,8 +19,7 @@ import numpy as np
 from rolltree.control.following import Following, Name, Round
 from rolltree.control.order import ControlError, Delivery, Order
 from rolltree.control.plan import Step, refilled
-from rolltree.rollout.config import RolloutError
-from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.config import ControlState, RolloutError
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.group_builder import GroupBuilder
 from rolltree.rollout.underway import allocation

@@ -11,9 +11,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from rolltree.errors import RolltreeError
-from rolltree.task.protocol import Item, Split
+from rolltree.task.protocol import Item, Reply, Split
+
+# What tasks without an environment share: no first state, and no step.
+
+
+class SingleTurn:
+    """A task that is asked once and answered once."""
+
+    def start(self, item: Item) -> tuple[Any, str | None]:
+        """No environment: no state and no key."""
+        return None, None
+
+    async def step(self, item: Item, state: Any, text: str) -> Reply:
+        """Never part of a rollout here."""
+        raise RuntimeError(f"{item.id} has no environment to step: its task has max_turns = 0")
+
 
 TEST_SHARE = 8
 """One in this many contents belongs to the test split."""

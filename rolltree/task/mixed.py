@@ -12,9 +12,8 @@ from random import Random
 from typing import Any, cast
 
 from rolltree.errors import unknown
-from rolltree.task.items import ENVIRONMENT, TaskError
+from rolltree.task.items import ENVIRONMENT, SingleTurn, TaskError
 from rolltree.task.nano.expert import NanoTask
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict, measured
 
 

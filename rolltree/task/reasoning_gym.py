@@ -15,9 +15,8 @@ from typing import Any
 
 from rolltree.errors import RolltreeError, did_you_mean
 from rolltree.task.gym_judge import judge_gym
-from rolltree.task.items import TaskError, digest, stream
+from rolltree.task.items import SingleTurn, TaskError, digest, stream
 from rolltree.task.judge import warn_where_open
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
 BLOCK = 256

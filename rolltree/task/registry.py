@@ -7,9 +7,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
+from functools import cache
 from inspect import signature
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
@@ -17,7 +18,6 @@ from rolltree.errors import RolltreeError, unknown
 from rolltree.knobs.values import checked_knobs
 from rolltree.registry import Registry, check_knobs, in_file, raised
 from rolltree.task.data.source import is_data
-from rolltree.task.digits.task import Digits
 from rolltree.task.items import TaskError
 from rolltree.task.nano import arithmetic, calculator, countdown, grid, lookup, records, slides, sql
 from rolltree.task.protocol import Task
@@ -63,12 +63,19 @@ NANO: Mapping[str, TaskInfo] = {
     for task in (make(),)
 }
 """The nano suite in reading order."""
-OWN: Mapping[str, TaskInfo] = {
-    **NANO, "slides": TaskInfo("slides", "decks from a brief", tuple(slides.SHAPES), False, slides.Slides),
-    "digits": TaskInfo("digits", "draw a digit with a denoiser", (1,), False, Digits, "digits"),
-}  # fmt: skip
-"""All tasks that need nothing but this package: the nano suite, one that the embedded policy has not learned, and those
-of policies that write no tokens."""
+
+
+@cache
+def own_tasks() -> Mapping[str, TaskInfo]:
+    """All tasks that need nothing but this package: the nano suite, one that the embedded policy has not learned, and
+    those of policies that write no tokens."""
+    slide = TaskInfo("slides", "decks from a brief", tuple(slides.SHAPES), False, slides.Slides)
+    digit: Any = resolve_name("rolltree.latents.task:Digits")
+    return {
+        **NANO,
+        "slides": slide,
+        "digits": TaskInfo("digits", "draw a digit with a denoiser", (1,), False, digit, "digits"),
+    }
 
 
 def _given(_: str, value: Any) -> Callable[..., Task] | None:
@@ -76,7 +83,7 @@ def _given(_: str, value: Any) -> Callable[..., Task] | None:
 
 
 TASKS = Registry["Callable[..., Task]"](
-    "task", "rolltree.tasks", lambda: {name: info.make for name, info in OWN.items()}, lambda _: None,
+    "task", "rolltree.tasks", lambda: {name: info.make for name, info in own_tasks().items()}, lambda _: None,
     given=_given, hint="rolltree tasks lists them",
 )  # fmt: skip
 """What makes each task, by name; knobs of a task are the arguments it takes."""
@@ -97,19 +104,19 @@ PREFIXES: Mapping[str, str] = {
     "tagged": "a task whose answers begin with a tag for how they are given, as in tagged:calculator",
 }
 """Prefix of an adapter -> what its name stands for."""
-_ADAPTERS: Mapping[str, tuple[str, str]] = {
-    "reasoning-gym": ("rolltree.task.reasoning_gym", "ReasoningGym"),
-    "python": ("rolltree.task.python_tool", "PythonTool"),
-    "mixed": ("rolltree.task.mixed", "MixedTask"),
-    "spoken": ("rolltree.task.nano.spoken", "spoken"),
-    "planned": ("rolltree.task.nano.spoken", "planned"),
-    "labelled": ("rolltree.task.nano.labelled", "labelled"),
-    "chained": ("rolltree.task.nano.chained", "chained"),
-    "tagged": ("rolltree.task.tagged", "Tagged"),
-    "trl": ("rolltree.task.foreign.tool_class", "ToolClass"),
-    "gym": ("rolltree.task.foreign.text_gym", "TextGym"),
-    "agent": ("rolltree.gateway.agents.task", "AgentTask"),
-    "verifiers": ("rolltree.task.foreign.task_set", "from_verifiers"),
+_ADAPTERS: Mapping[str, str] = {
+    "reasoning-gym": "rolltree.task.reasoning_gym:ReasoningGym",
+    "python": "rolltree.task.python_tool:PythonTool",
+    "mixed": "rolltree.task.mixed:MixedTask",
+    "spoken": "rolltree.task.nano.spoken:spoken",
+    "planned": "rolltree.task.nano.spoken:planned",
+    "labelled": "rolltree.task.nano.labelled:labelled",
+    "chained": "rolltree.task.nano.chained:chained",
+    "tagged": "rolltree.task.tagged:Tagged",
+    "trl": "rolltree.task.foreign.tool_class:ToolClass",
+    "gym": "rolltree.task.foreign.text_gym:TextGym",
+    "agent": "rolltree.gateway.agents.task:AgentTask",
+    "verifiers": "rolltree.task.foreign.task_set:from_verifiers",
 }
 REGISTERED = frozenset({"reasoning-gym", "mixed", "spoken", "planned", "chained"})
 """Prefixes whose names are of parts that are here anyway; those of others are files, modules, commands or far away."""
@@ -122,12 +129,12 @@ _KNOBS = re.compile(r"\?(?=[A-Za-z_]\w*=)")
 
 def list_tasks() -> tuple[TaskInfo, ...]:
     """The tasks that need nothing but this package."""
-    return tuple(OWN.values())
+    return tuple(own_tasks().values())
 
 
 def policy_of_task(name: str) -> str:
     """The model that a task is played with where none is named."""
-    known = OWN.get(_KNOBS.split(name, maxsplit=1)[0])
+    known = own_tasks().get(_KNOBS.split(name, maxsplit=1)[0])
     return "nano" if known is None else known.policy
 
 
@@ -209,5 +216,4 @@ def _adapter(prefix: str) -> Callable[..., Task]:
     """The adapter behind a prefix; its module is imported here and nowhere else."""
     if prefix not in _ADAPTERS:
         raise unknown("kind of task", prefix, PREFIXES, "what stands before the colon")
-    module, made = _ADAPTERS[prefix]
-    return getattr(import_module(module), made)
+    return resolve_name(_ADAPTERS[prefix])

@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import OPTIONAL, Batch, Objective, ObjectiveError, Paths, fit, need
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import OPTIONAL, Batch, Objective, Paths, fit, need
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,12 @@ from rolltree.recipe.compose import Course
 from rolltree.recipe.recipe import Parts
 from rolltree.replay.buffer import ReplayBuffer, RolloutBatch
 from rolltree.rollout.collector import Collector
-from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.config import ControlState
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted, schedule_of
 from rolltree.rollout.underway import all_failed
 from rolltree.task.protocol import Task
-from rolltree.training.apart import credit_apart
 from rolltree.training.backward import StepKnobs
 from rolltree.training.config import TrainConfig
 from rolltree.training.evaluate import evaluate
@@ -47,7 +46,15 @@ from rolltree.training.optimizer import optim_at
 from rolltree.training.peers import PeerPolicy, paths_by, written_by
 from rolltree.training.readings import Readings
 from rolltree.training.step import Learner
-from rolltree.training.step_metrics import Reread, RunTotals, StepClock, check_mismatch, followed, log_entropies
+from rolltree.training.step_metrics import (
+    Reread,
+    RunTotals,
+    StepClock,
+    check_mismatch,
+    credit_apart,
+    followed,
+    log_entropies,
+)
 from rolltree.tree import Forest, Tree
 from rolltree.tree.table import Table, table
 

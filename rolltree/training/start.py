@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from rolltree.engine.choose import choose_engine, local_engine
-from rolltree.engine.local.shortage import is_shortage
+from rolltree.engine.local.admit import is_shortage
 from rolltree.engine.protocol import Engine, EngineError, Sampling
 from rolltree.errors import did_you_mean
 from rolltree.generate.random import mix

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.analysis.text import Pieces
 from rolltree.tree import Event
 from rolltree.view.outline import Outline
 from rolltree.view.rows import Record, events_of, records
-from rolltree.view.text import Pieces
 
 MOST = 2000
 """Nodes of the policy whose calls are listed."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.view.sums import Floats
+from rolltree.tree.shape import Floats
 
 Colouring = Literal["reward", "entropy", "mismatch", "advantage", "staleness", "value", "author"]
 COLOURINGS: Mapping[Colouring, str] = {

@@ -8,13 +8,13 @@ from difflib import SequenceMatcher
 
 import numpy as np
 
+from rolltree.analysis.text import Pieces
 from rolltree.view.colours import Colouring
 from rolltree.view.fork import Parting
 from rolltree.view.model import node_facts, path_strip
 from rolltree.view.outline import Outline
 from rolltree.view.rows import Record
 from rolltree.view.strip import Strip, TokenRun
-from rolltree.view.text import Pieces
 from rolltree.view.words import shown
 
 ALIGNED = 2000

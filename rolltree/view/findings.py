@@ -6,10 +6,8 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rolltree.metrics import old_names
+from rolltree.analysis.source import RunSource, ViewError
 from rolltree.tree.store.values import read_json
-from rolltree.view.links import ViewError
-from rolltree.view.source import RunSource
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ def badge(source: RunSource) -> tuple[str, str, str]:
 
 def _finding(line: str, where: str) -> ShownFinding:
     try:
-        row = old_names.finding(cast("dict[str, Any]", read_json(line)))
+        row = cast("dict[str, Any]", read_json(line))
         step = row.get("step")
         places = tuple(
             ShownPlace(p.get("step", step), str(p["tree"]), None if p.get("node") is None else int(p["node"]))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from rolltree.analysis.source import RunSource, ViewError
 from rolltree.tree.store.values import read_json
-from rolltree.view.links import ViewError
-from rolltree.view.source import RunSource
 
 FILE = "prompt.json"
 MOST = 4000

@@ -14,10 +14,10 @@ from typing import Literal
 
 import numpy as np
 
+from rolltree.analysis.source import ViewError
+from rolltree.tree.shape import Floats
 from rolltree.view.colours import Colouring, Scale
-from rolltree.view.links import ViewError
 from rolltree.view.outline import Outline
-from rolltree.view.sums import Floats
 
 LIMIT = 1500
 """Most rectangles drawn one by one."""

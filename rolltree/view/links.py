@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlencode
 
-from rolltree.errors import RolltreeError
-
-
-class ViewError(RolltreeError, ValueError):
-    """Something cannot be shown: names what and the way out."""
+from rolltree.analysis.source import ViewError
 
 
 def link(page: str, /, **where: str | int | None) -> str:

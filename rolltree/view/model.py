@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from rolltree.analysis.text import Pieces
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
 from rolltree.tree.references import REFERENCES
 from rolltree.view.colours import Colouring
@@ -14,7 +15,6 @@ from rolltree.view.outline import Outline
 from rolltree.view.quantities import newest
 from rolltree.view.rows import Record, records
 from rolltree.view.strip import Strip, strip
-from rolltree.view.text import Pieces
 from rolltree.view.words import shown
 
 MOST_NODES = 400

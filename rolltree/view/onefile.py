@@ -17,17 +17,16 @@ from typing import Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from rolltree.analysis.source import RunSource, ViewError, nothing
+from rolltree.analysis.text import Pieces, pieces_of
 from rolltree.tree.store.atomic import new_file
 from rolltree.view.colours import COLOURINGS, Colouring, Scale
-from rolltree.view.links import ViewError
 from rolltree.view.model import node_facts
 from rolltree.view.outline import Outline, outline
 from rolltree.view.prompts import by_spread
 from rolltree.view.quantities import newest
 from rolltree.view.rows import Record, events_of, head, records
-from rolltree.view.source import RunSource, nothing
 from rolltree.view.strip import strip
-from rolltree.view.text import Pieces, pieces_of
 from rolltree.view.words import DECISIONS, event_text
 
 ASSETS = Path(__file__).parent / "assets"

@@ -10,14 +10,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from rolltree.analysis.text import Pieces
 from rolltree.errors import unknown
 from rolltree.tree.store.archive import Archive
 from rolltree.view.colours import Colouring
-from rolltree.view.quantities import token_values
+from rolltree.view.quantities import Floats, aligned, segment_mean, segment_sum, token_values
 from rolltree.view.query import parse, passes
 from rolltree.view.rows import items
-from rolltree.view.sums import Floats, aligned, segment_mean, segment_sum
-from rolltree.view.text import Pieces
 
 SHOWN = ("reward", "reward_std", "leaves", "nodes", "tokens", "forks", "depth", "pruned", "failed")
 """Metrics a table of prompts has from the start; they cost no look at single tokens."""

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rolltree.analysis.source import ViewError
 from rolltree.errors import unknown
-from rolltree.view.links import ViewError
-from rolltree.view.sums import Floats
+from rolltree.tree.shape import Floats
 
 _PART = re.compile(r'"([^"]*)"|(\S+)')
 _TEST = re.compile(r"^([A-Za-z_][\w.\-]*)(<=|>=|!=|<|>|=|:)(.+)$")

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from rolltree.analysis.text import Pieces
 from rolltree.generate.roles import ABOUT, ROLE
 from rolltree.tree.references import REFERENCES
 from rolltree.tree.store.archive import Archive
-from rolltree.view.text import Pieces
 
 TEXT = 160
 """Characters of a role's answer in a list; its tree has all of it."""

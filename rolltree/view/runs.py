@@ -9,11 +9,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
+from rolltree.analysis.source import RunSource, ViewError
 from rolltree.metrics.log import MetricsError, read_metrics
 from rolltree.metrics.registry import find, value_in
-from rolltree.view.links import ViewError
 from rolltree.view.settings import settings_of
-from rolltree.view.source import RunSource
 from rolltree.view.state import State, state_of
 
 Axis = Literal["step", "decoded", "seconds"]

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rolltree.analysis.text import Pieces
+from rolltree.tree.shape import Floats
 from rolltree.tree.store.archive import Archive
 from rolltree.view.query import parse, passes
-from rolltree.view.sums import Floats
-from rolltree.view.text import Pieces
 
 WORDS = ("role", "actor", "birth", "status", "finish", "usage")
 SCANNED = 4_000_000

@@ -12,11 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from rolltree.analysis.source import FoundSources, RunSource, ViewError
 from rolltree.origins import is_loopback
 from rolltree.recipe.stored import Given
 from rolltree.view.guard import Guard
-from rolltree.view.links import ViewError
-from rolltree.view.source import FoundSources, RunSource
 
 PATIENCE = 60.0
 """Seconds a page may be silent (busy drawing, asleep, offline) before the viewer forgets it and it starts anew."""

@@ -6,9 +6,9 @@ import platform
 import time
 from typing import Any, Literal
 
-from rolltree.training.run import LOCK, held
+from rolltree.analysis.source import RunSource
+from rolltree.training.lock import LOCK, held
 from rolltree.tree.store.values import read_json
-from rolltree.view.source import RunSource
 
 State = Literal["running", "done", "crashed", "empty", ""]
 ABOUT: dict[State, str] = {

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from rolltree.analysis.text import Pieces
 from rolltree.tree import Node
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
+from rolltree.tree.shape import Floats
 from rolltree.tree.store.values import read_json
 from rolltree.view.colours import Colouring, Scale, author, scale
 from rolltree.view.rows import Record
-from rolltree.view.sums import Floats
-from rolltree.view.text import Pieces
 
 SHOWN = 6000
 """Most tokens of one path on a page; longer paths keep both ends."""

@@ -19,14 +19,14 @@ from textual.widgets import Footer, Header, Static
 from textual.widgets import Tree as Folders
 from textual.widgets.tree import TreeNode
 
+from rolltree.analysis.source import RunSource, nothing
+from rolltree.analysis.text import pieces_of
 from rolltree.errors import RolltreeError
 from rolltree.view.colours import COLOURINGS, Colouring
 from rolltree.view.model import excerpts, node_facts, path_strip
 from rolltree.view.outline import Outline, outline
 from rolltree.view.prompts import prompts
-from rolltree.view.source import RunSource, nothing
 from rolltree.view.strip import Strip
-from rolltree.view.text import pieces_of
 from rolltree.visible import visible
 
 MOST = 200

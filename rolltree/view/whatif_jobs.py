@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from rolltree.view.links import ViewError
-from rolltree.view.source import RunSource
-from rolltree.view.whatif_saved import next_name
+from rolltree.analysis.source import RunSource, ViewError
+from rolltree.analysis.whatif_saved import next_name
 
 LAUNCH = """
 import sys

@@ -9,7 +9,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, Objective, ObjectiveError, merge
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Objective, merge
 from rolltree.objective.ratio import ratio
 from rolltree.objective.registry import register
 from rolltree.objective.window import ClipWindow, check_window, clip_metrics, solve_window, two_channel

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError, fit
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, fit
 from rolltree.testing.objective import random_pair
 from rolltree_papers.bapo.objective import Bapo, positive_share
 

@@ -11,7 +11,7 @@ from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import live_leaves
 from rolltree.filter.lengths import Shaper
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import RECORD
+from rolltree.filter.shaping import RECORD
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.against import against
 from rolltree.generate.judge.engine_judges import Likelihood

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import Mixed, live_leaves
 from rolltree.filter.lengths import written
-from rolltree.filter.rewards import RewardError
+from rolltree.filter.shaping import RewardError
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rolltree.filter.rewards import RewardError
+from rolltree.filter.shaping import RewardError
 from rolltree.testing.forests import flat
 from rolltree_papers.conciser import Brevity
 

@@ -10,7 +10,7 @@ from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.credit.registry import load_credit
 from rolltree.filter.groups import live_leaves
 from rolltree.filter.lengths import written
-from rolltree.filter.rewards import RewardError
+from rolltree.filter.shaping import RewardError
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group

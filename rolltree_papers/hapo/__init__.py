@@ -22,7 +22,7 @@ from rolltree.generate.independent import Independent
 from rolltree.generate.signals import log_entropy
 from rolltree.generate.turns import lacks_outcome, play
 from rolltree.knobs.varying import Knob
-from rolltree.objective.ratio import against
+from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group

@@ -11,7 +11,7 @@ import pytest
 from rolltree.control.order import PLAIN, ControlError, Grades, Order
 from rolltree.control.plan import Nothing, Plan, Step
 from rolltree.recipe.registry import load_recipe
-from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.config import ControlState
 from rolltree.testing.tiny import CODEC
 from rolltree.tree.forest import assert_conserved
 from rolltree_papers.masa import Foretold, Masa, Trust, agreed, asks_for, read, reward, truth

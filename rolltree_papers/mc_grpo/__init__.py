@@ -13,7 +13,7 @@ from rolltree.credit.normalise import ROUNDING, baseline, scaled, spread_of
 from rolltree.credit.outcome import outcomes
 from rolltree.credit.registry import load_credit, register
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import RECORD
+from rolltree.filter.shaping import RECORD
 from rolltree.generate.independent import Independent
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, RecipeError, check_group

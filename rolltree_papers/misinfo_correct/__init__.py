@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite, weighed
-from rolltree.filter.rewards import REPLY
+from rolltree.filter.shaping import REPLY
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.protocol import Judge

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, need
 from rolltree.objective.registry import register
 
 

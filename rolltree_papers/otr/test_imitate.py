@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch
 from rolltree.objective.gradient import Reinforce
 from rolltree_papers.otr.objective import OneToken
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite, weighed
-from rolltree.filter.rewards import REBUTTAL
+from rolltree.filter.shaping import REBUTTAL
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import alike
 from rolltree.generate.judge.engine_judges import Likelihood, prompt_of

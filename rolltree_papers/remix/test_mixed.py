@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.correction import ImportanceWeight
 from rolltree.objective.decoupled import Decoupled, loglinear

@@ -8,7 +8,7 @@ from typing import ClassVar
 from rolltree.credit.registry import load_credit
 from rolltree.generate.independent import Independent
 from rolltree.knobs.varying import Knob
-from rolltree.objective.ratio import against
+from rolltree.objective.against import against
 from rolltree.objective.registry import load_objective
 from rolltree.recipe.compose import at_start
 from rolltree.recipe.recipe import Card, Counter, Evidence, Parts, check_group

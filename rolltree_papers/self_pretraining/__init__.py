@@ -14,7 +14,7 @@ from rolltree.credit.registry import load_credit, register
 from rolltree.engine.protocol import Engine
 from rolltree.filter.lengths import Shaper
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import RewardPart, Rewards
+from rolltree.filter.shaping import RewardPart, Rewards
 from rolltree.generate.forced import Demonstrations
 from rolltree.generate.hand import Hand
 from rolltree.generate.judge.against import all_pairs

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, Paths, need, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, Paths, need, need_paths
 from rolltree.objective.ratio import path_mean, path_sum
 from rolltree.objective.registry import register
 

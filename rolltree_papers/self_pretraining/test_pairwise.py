@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError, Paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Paths
 from rolltree.testing.objective import random_pair
 from rolltree_papers.self_pretraining.objective import PairwiseLoss, pairs
 

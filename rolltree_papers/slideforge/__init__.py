@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite, weighed
-from rolltree.filter.rewards import SLIDES
+from rolltree.filter.shaping import SLIDES
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.backward import Backward
 from rolltree.generate.judge.engine_judges import Likelihood
@@ -31,7 +31,7 @@ class SlideForge:
     without it give them the weight 0. A deck is one completion. The tool environment (search, outline, edits, in up to
     50 steps) is left out; the released trainer leaves episodes out too and rewards one call, −2 where it cannot be read
     and −1 where it fails, which a task's verifier may say. A component that breaks is a failed rollout here and 0 for a
-    whole batch there. Rewards of single edits as change of quality (`rolltree.filter.rewards.delta`) sum to the last
+    whole batch there. Rewards of single edits as change of quality (`rolltree.filter.shaping.delta`) sum to the last
     quality less the first; the bonus for each call (0.01, −0.02, 0.1 for the last) goes with the environment. The
     evidence is a writer of six words and an exact reader, who is paid for with all words and measures with the brief's
     own covered.

@@ -13,7 +13,7 @@ import numpy as np
 from rolltree.credit.registry import load_credit
 from rolltree.filter.lengths import Overlong, Shaper
 from rolltree.filter.parts import Composite, weighed
-from rolltree.filter.rewards import RewardPart, Rewards
+from rolltree.filter.shaping import RewardPart, Rewards
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, Opinion, Question, hand_of

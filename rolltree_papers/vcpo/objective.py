@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from rolltree.objective.batch import Batch, Level, ObjectiveError, need, need_paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Level, need, need_paths
 from rolltree.objective.hooks import Accumulation, Accumulator
 from rolltree.objective.registry import register
 from rolltree.objective.staleness import TwoAccumulators, ess, sequence_weights, step_scale

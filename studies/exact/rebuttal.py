@@ -8,7 +8,7 @@ import numpy as np
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite, weighed
-from rolltree.filter.rewards import REBUTTAL, Rewards
+from rolltree.filter.shaping import REBUTTAL, Rewards
 from rolltree.generate.judge.backward import alike
 from rolltree.tree.table import Floats
 from studies.exact.written import Words, draw, mean_of, shown, train

@@ -8,7 +8,7 @@ import numpy as np
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite, weighed
-from rolltree.filter.rewards import REPLY, Rewards
+from rolltree.filter.shaping import REPLY, Rewards
 from studies.exact.written import Words, mean_of, shown, train
 from studies.lab.claim import Measured
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from rolltree.filter.lengths import Shaper
 from rolltree.filter.parts import Composite, weighed
-from rolltree.filter.rewards import SLIDES, brief_recovered
+from rolltree.filter.shaping import SLIDES, brief_recovered
 from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.table import Floats

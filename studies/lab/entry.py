@@ -10,7 +10,6 @@ from typing import Any, cast
 from rolltree.compare.stats import Interval, Outcome
 from rolltree.compare.trace import LabError, write_json
 from rolltree.compare.void import SeedResult
-from rolltree.metrics.old_names import compared_name
 from rolltree.recipe.recipe import Evidence
 from rolltree.tree.store.values import read_json
 
@@ -124,6 +123,6 @@ def _earlier(raw: dict[str, Any]) -> EarlierAnswer:
 
 def _result(raw: dict[str, Any]) -> SeedResult:
     curves = {str(k): (list(map(float, x)), list(map(float, y))) for k, (x, y) in raw["curves"].items()}
-    also = {compared_name(str(k)): (float(a), float(b)) for k, (a, b) in raw.get("also", {}).items()}
+    also = {str(k): (float(a), float(b)) for k, (a, b) in raw.get("also", {}).items()}
     learned = {str(k): (float(a), float(b)) for k, (a, b) in raw.get("learned", {}).items()}
     return SeedResult(int(raw["seed"]), float(raw["value"]), float(raw["baseline"]), curves, also, learned)

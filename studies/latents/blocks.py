@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from rolltree.control.blocks import Order, check_order, makespan, order
+from rolltree.latents.blocks import Order, check_order, makespan, order
 
 BLOCKS, STEPS, RHO = 21, 4, 0.9
 ORDERS: dict[Order, str] = {"blocks": "block-outer", "steps": "step-outer (HiAR)"}

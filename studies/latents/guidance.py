@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.generate.guidance import Guidance, Score
-from rolltree.policy.flow.channel import LatentChannel
-from rolltree.policy.flow.sde import sigmas_of
+from rolltree.latents.denoiser import LatentChannel, sigmas_of
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.guidance import Guidance, Score
+from rolltree.latents.task import probabilities
 from rolltree.policy.load import load_model
-from rolltree.task.digits.rewards import probabilities
 from studies.lab.digits.train import images
 from studies.latents.learn import interval
 

@@ -1,7 +1,7 @@
 """The paired objective of DiffusionNFT, with and without a coarse explorer: `python -m studies.latents.paired`.
 
 Images are drawn without noise by the old model, graded within their group, noised again, and the model's velocities are
-pulled or pushed (`rolltree.objective.paired_field`); no step has a density and none is kept. This is the base objective
+pulled or pushed (`rolltree.latents.paired_field`); no step has a density and none is kept. This is the base objective
 of PersistWorld (S148) and the one of Sol-RL (S021), whose explorer is a copy of few bits: it denoises three times as
 many seeds and the extremes are denoised again. The old model is an average that follows as in the released code:
 min(0.001 · update, 0.5) of it stays (reconstructed from a summary). No reference model holds it back.
@@ -18,13 +18,13 @@ import torch
 import tyro
 from torch import Tensor
 
-from rolltree.objective.paired_field import grades, paired_field
-from rolltree.policy.flow.net import FlowNet
-from rolltree.policy.flow.sde import step
+from rolltree.latents.denoiser import step
+from rolltree.latents.flow import FlowNet
+from rolltree.latents.paired_field import grades, paired_field
+from rolltree.latents.task import probabilities
 from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
 from rolltree.policy.precision import rounded_copy
-from rolltree.task.digits.rewards import probabilities
 from studies.latents.learn import interval
 
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import tyro
 
-from rolltree.analysis.images import curve_svg, png, sheet, tree_svg
+from rolltree.latents.images import curve_svg, png, sheet, tree_svg
 from rolltree.metrics.log import read_metrics
 from rolltree.training.checkpoint import latest
 from rolltree.tree.store.parquet import parts, read_trees

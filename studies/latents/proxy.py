@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.task import Digits
 from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
 from rolltree.policy.precision import rounded_copy
-from rolltree.task.digits.task import Digits
 from rolltree.task.protocol import Item
 from rolltree.tree.node import join_actions
 

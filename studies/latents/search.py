@@ -21,14 +21,14 @@ import numpy as np
 import tyro
 
 from rolltree.control.ledger import Limits
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.tabular import Letters, TabularEngine
-from rolltree.generate.expected import Expected
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.expected import Expected
+from rolltree.latents.task import Digits
 from rolltree.policy.load import load_model
-from rolltree.task.digits.task import Digits
 from rolltree.task.protocol import Item, Verdict
 from rolltree.testing.tiny import SpellTask
 from rolltree.tree import Tree

@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rolltree.analysis.modes import recurring, timeline
+from rolltree.analysis.modes import life, recurring, timeline
 from rolltree.analysis.prefix import AnalysisError
 from rolltree.cli import main
 from rolltree.tree import Forest, Tree
 from rolltree.tree.store.parquet import save_step
 from rolltree.tree.table import table
-from rolltree.view.modes import life
 from tests.analysis.exact import PROMPT, drawn, leaf, solved
 
 

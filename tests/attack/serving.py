@@ -199,10 +199,10 @@ def _saved(folders: list[Path]) -> dict[str, set[float]]:
 
 def _opened_again(out: Path) -> None:
     """A later server goes on behind what is there, and the viewer reads it."""
+    from rolltree.analysis.source import open_source
     from rolltree.gateway.tree_folder import TreeFolder
     from rolltree.tree import Tree
     from rolltree.tree.store.archive import open_forest
-    from rolltree.view.source import open_source
 
     before = open_forest(out).trees if any(out.glob("step=*")) else []
     folder = TreeFolder(out, {"policy": "nano"})

@@ -12,16 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from rolltree.analysis.decisive import decisions
+from rolltree.analysis.decisive import decisions, newest_step
+from rolltree.analysis.modes import every_step
+from rolltree.analysis.source import open_sources
 from rolltree.errors import RolltreeError
 from rolltree.tree import Forest, Tree
 from rolltree.tree.store.parquet import save_step
-from rolltree.view.decisive import newest_step
 from rolltree.view.guard import Guard
-from rolltree.view.modes import every_step
 from rolltree.view.onefile import page_of
 from rolltree.view.runs import curve, lines_of, metric_names, steps, summary
-from rolltree.view.source import open_sources
 from tests.attack.frame import Attack, BrokenPromiseError
 from tests.attack.odd import TEXTS, VALUES, broken_json
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.analysis.source import open_sources
 from rolltree.cli import main
 from rolltree.doctor import detectors
 from rolltree.tree.store import jsonl
 from rolltree.view.findings import findings as shown
-from rolltree.view.source import open_sources
 from tests.doctor.planted import group, log, mixed
 
 

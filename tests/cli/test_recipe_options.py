@@ -11,8 +11,7 @@ from rolltree.cli.rollout import RolloutArguments
 from rolltree.cli.solve import SolveArguments
 from rolltree.cli.train import TrainArguments
 from rolltree.errors import RolltreeError
-from rolltree.recipe.options import OPTIONS
-from rolltree.recipe.registry import list_recipes, load_recipe
+from rolltree.recipe.registry import OPTIONS, list_recipes, load_recipe
 from rolltree.task.data.flags import DataFlags
 from rolltree.training.config import Optim, TrainConfig
 

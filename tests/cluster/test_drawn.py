@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 from rolltree.cluster import Health, jobs
-from rolltree.engine.local import LocalEngine, handover
+from rolltree.engine.local import LocalEngine
+from rolltree.engine.local import prefix_blocks as handover
 from rolltree.engine.protocol import Request, Sample
 from tests.cluster.test_handover import asked, at_first, in_pool, paced, shrunk, truth
 from tests.engine import tiny

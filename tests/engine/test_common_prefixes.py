@@ -16,7 +16,7 @@ from rolltree.engine.local.prefix import BLOCK, PrefixCache
 from rolltree.engine.local.speculate import Speculation
 from rolltree.engine.local.speculate.shapes import GuessWidths, Spine
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.policy.decode import decoder_of
+from rolltree.policy.foreign import decoder_of
 from tests.engine import tiny
 
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rolltree.engine.local import core as core_module
-from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
+from rolltree.engine.local.admit import AdmissionLimits, is_shortage, smaller
 from rolltree.engine.protocol import EngineError, Request, Sampling
 from rolltree.engine.run import Watchdog, carried
 from rolltree.engine.tabular import Letters, TabularEngine

@@ -11,10 +11,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.engine.handover import HandsOver, Offered
 from rolltree.engine.local import LocalEngine
-from rolltree.engine.local.handover import Origin, Run, export, fingerprint, pieces, put
 from rolltree.engine.local.prefix import BLOCK, PrefixCache
+from rolltree.engine.local.prefix_blocks import Origin, Run, export, fingerprint, pieces, put
+from rolltree.engine.prefixes import HandsOver, Offered
 from rolltree.engine.protocol import Request, Sample, Sampling
 from tests.engine import tiny
 from tests.engine.test_prefix import CPU, SHAPES, cache, slab_of

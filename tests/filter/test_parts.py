@@ -6,7 +6,7 @@ import pytest
 
 from rolltree.errors import RolltreeError
 from rolltree.filter.parts import Composite, Flawed
-from rolltree.filter.rewards import RECORD
+from rolltree.filter.shaping import RECORD
 from rolltree.tree import Tree
 
 PARTS = {"keys": 1.0, "types": 0.5, "values": 1 / 3, "parses": 1.0}

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from rolltree.filter.rewards import (
+from rolltree.filter.shaping import (
     REPLY,
     SLIDES,
     STRUCTURED,

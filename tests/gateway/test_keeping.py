@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
+from rolltree.analysis.source import open_source
 from rolltree.gateway import tree_folder
 from rolltree.gateway.gateway import Gateway, GatewayBounds
 from rolltree.gateway.server import Server, serving
@@ -20,7 +21,6 @@ from rolltree.tree.forest import assert_conserved
 from rolltree.tree.store import atomic
 from rolltree.tree.store.archive import open_forest
 from rolltree.tree.store.parquet import load
-from rolltree.view.source import open_source
 from tests.engine import tiny
 from tests.gateway.policies import endless, letters
 

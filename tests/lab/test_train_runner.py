@@ -18,9 +18,8 @@ from rolltree.compare.runner import Conditions, Shelf, Spec
 from rolltree.compare.sources import roots
 from rolltree.compare.trace import LabError
 from rolltree.compare.train_runner import TrainRunner, read_run, settings
-from rolltree.errors import RolltreeError
+from rolltree.errors import ModelError, RolltreeError
 from rolltree.metrics.log import read_metrics
-from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model
 from rolltree.recipe.recipe import Counter
 from rolltree.task.items import TaskError

@@ -15,11 +15,11 @@ from rolltree.engine.texts import actions_of
 from rolltree.generate.branches import Branches
 from rolltree.generate.runner import open_hand
 from rolltree.generate.setting import HandError
-from rolltree.policy.flow.channel import ChannelError, LatentChannel
+from rolltree.latents.denoiser import ChannelError, LatentChannel
+from rolltree.latents.task import Digits
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import load_model
 from rolltree.policy.packed import PackError, pack
-from rolltree.task.digits.task import Digits
 from rolltree.task.items import TaskError
 from rolltree.task.protocol import Item
 from rolltree.tree import Tree

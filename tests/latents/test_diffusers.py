@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.integrations.diffusers import DiffusersError, from_diffusers
-from rolltree.task.digits.task import Digits
-from rolltree.testing.latents import LATENT_CHECKS
+from rolltree.latents.checks import LATENT_CHECKS
+from rolltree.latents.diffusers import DiffusersError, from_diffusers
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.task import Digits
 from rolltree.training.config import TrainConfig
 from rolltree.training.start import train
 from rolltree_papers.branch_grpo import BranchGrpo

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import EngineError, Request, Sample, Sampling
+from rolltree.errors import ModelError
 from rolltree.generate.branches import Branches
-from rolltree.policy.errors import ModelError
-from rolltree.policy.flow.policy import FlowPolicy
+from rolltree.latents.checks import LATENT_CHECKS
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.policy import FlowPolicy
 from rolltree.policy.packed import pack
-from rolltree.testing.latents import LATENT_CHECKS
 from rolltree.tree.node import join_actions
 from rolltree.tree.table import table
 from tests.latents.tiny import grown, tiny_engine, tiny_net

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 
-from rolltree.analysis.images import curve_svg, frames, picture, png, sheet, strip_svg, tree_svg
+from rolltree.analysis.source import open_source
+from rolltree.analysis.text import pieces_of
 from rolltree.generate.branches import Branches
+from rolltree.latents.images import curve_svg, frames, picture, png, sheet, strip_svg, tree_svg
 from rolltree.tree import Tree
 from rolltree.tree.store.parquet import save
 from rolltree.view.model import excerpts
 from rolltree.view.outline import outline
-from rolltree.view.source import open_source
-from rolltree.view.text import pieces_of
 from tests.latents.tiny import grown
 
 

@@ -12,9 +12,9 @@ import pytest
 from rolltree.cli import main
 from rolltree.engine.choose import choose_engine
 from rolltree.engine.protocol import EngineError
+from rolltree.errors import ModelError
 from rolltree.gateway.gateway import Gateway
 from rolltree.generate.branches import Branches
-from rolltree.policy.errors import ModelError
 from rolltree.tree.store.parquet import save
 from tests.latents.tiny import grown, tiny_engine, tiny_loaded
 

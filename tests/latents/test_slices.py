@@ -11,21 +11,21 @@ import pytest
 import torch
 from torch import Tensor
 
-from rolltree.control.blocks import BlockError, BlockStep, check_order, makespan, order, staged
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
+from rolltree.errors import ModelError
 from rolltree.generate.branches import BranchError
-from rolltree.generate.guidance import Guidance
 from rolltree.generate.runner import grow as grow_trees
-from rolltree.objective.batch import ObjectiveError
-from rolltree.objective.paired_field import grades, paired_field
-from rolltree.policy.errors import ModelError
+from rolltree.latents.blocks import BlockError, BlockStep, check_order, makespan, order, staged
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.guidance import Guidance
+from rolltree.latents.paired_field import grades, paired_field
+from rolltree.latents.task import Digits
+from rolltree.objective.against import ObjectiveError
 from rolltree.policy.formats import integers
 from rolltree.policy.load import load_model
 from rolltree.policy.precision import matrices, rounded_copy, rounded_state
 from rolltree.policy.protocol import Policy
 from rolltree.recipe.recipe import Peer, RecipeError
-from rolltree.task.digits.task import Digits
 from rolltree.training.config import TrainConfig, TrainError
 from rolltree.training.grow import grow
 from rolltree.training.peers import PeerPolicy

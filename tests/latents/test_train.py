@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from rolltree.generate.branches import BranchError
-from rolltree.policy.flow.net import FlowNet, load_flow
+from rolltree.latents.flow import FlowNet, load_flow
 from rolltree.recipe.recipe import RecipeError
 from rolltree.training.config import LoraKnobs, TrainConfig, TrainError
 from rolltree.training.start import train
@@ -88,26 +88,25 @@ def test_what_a_denoiser_cannot_do_is_refused(tmp_path: Path) -> None:
         BranchGrpo(splits="", first=1).build()
 
 
-def path_of(module: str) -> Path:
-    """The file of a module; a paper is a folder."""
-    paper = module.startswith("rolltree_papers.")
-    return ROOT.parent / (module.replace(".", "/") + ("/__init__.py" if paper else ".py"))
-
-
 def imports(module: str) -> set[str]:
     """What a module of the package imports of it, and what that imports in turn, by strategy, credit and objective."""
     seen: set[str] = set()
     queue = [module]
     while queue:
         name = queue.pop()
-        path = path_of(name)
+        path = _file(name)
         if name in seen or not path.is_file():
             continue
         seen.add(name)
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rolltree"):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("rolltree."):
                 queue.append(node.module)
     return {name for name in seen if name.split(".")[1] in ("generate", "credit", "objective", "training", "tree")}
+
+
+def _file(module: str) -> Path:
+    place = ROOT.parent / module.replace(".", "/")
+    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
 
 
 def test_recipes_of_text_and_of_images_stand_on_the_same_files() -> None:
@@ -119,6 +118,5 @@ def test_recipes_of_text_and_of_images_stand_on_the_same_files() -> None:
     )
     # None of them knows of latents: what does is the policy, its engine, and what reads a denoiser's guesses.
     for name in both:
-        told = path_of(name).read_text(encoding="utf-8")
-        assert "policy.flow" not in told, name
-        assert "engine.latent" not in told, name
+        told = _file(name).read_text(encoding="utf-8")
+        assert "rolltree.latents" not in told, name

@@ -15,12 +15,12 @@ from rolltree.credit.advantage import Credit
 from rolltree.credit.depth import BestLeaf, PrunedBranches, likely
 from rolltree.credit.fold import Folded, fold, leaf_weights
 from rolltree.credit.registry import load_credit
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Sampling
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.branches import BranchError, Branches, Heat
-from rolltree.generate.expected import Expected
 from rolltree.generate.runner import grow
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.expected import Expected
 from rolltree.policy.load import load_model
 from rolltree.task.protocol import Item, Verdict
 from rolltree.testing.tiny import SpellTask, tiny_engine

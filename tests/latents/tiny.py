@@ -7,13 +7,13 @@ from pathlib import Path
 
 import torch
 
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Engine
 from rolltree.generate.runner import grow
 from rolltree.generate.strategy import TreeStrategy
-from rolltree.policy.flow.net import FlowNet, FlowSpec
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.flow import FlowNet, FlowSpec
+from rolltree.latents.task import Digits
 from rolltree.policy.load import LoadedModel
-from rolltree.task.digits.task import Digits
 from rolltree.task.protocol import Item
 from rolltree.tree import Forest
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.analysis.source import open_sources
 from rolltree.compare.card import card
 from rolltree.doctor.run import DoctorError, open_run
 from rolltree.metrics.log import MetricsError, MetricsLog, read_metrics
 from rolltree.view.runs import lines_of
-from rolltree.view.source import open_sources
 
 DAMAGED = {
     "a step beyond all": {"kind": "train", "step": 10**30},

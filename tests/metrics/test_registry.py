@@ -18,8 +18,9 @@ from rolltree.compare.names import COMPARED, PER_LEAF, is_share, less_is_better,
 from rolltree.control.ledger import Budget
 from rolltree.errors import RolltreeError
 from rolltree.filter.vote import MajorityVote
+from rolltree.metrics.catalogue import METRICS
 from rolltree.metrics.metric import GROUPS
-from rolltree.metrics.registry import METRICS, find, metric_of, reference, value_in, without_zeros
+from rolltree.metrics.registry import find, metric_of, reference, value_in, without_zeros
 from rolltree.metrics.rollouts import Rollouts
 from rolltree.metrics.step import FROM_FORESTS, GROWN, TRAINED
 from rolltree.objective.registry import load_objective

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rolltree.errors import RolltreeError
-from rolltree.objective.batch import Batch, ObjectiveError
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.registry import load_objective
 from rolltree.testing.objective import random_pair

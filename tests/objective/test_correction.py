@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError, Paths
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Paths
 from rolltree.objective.correction import ImportanceWeight, Reject, SecondMoment
 from rolltree.objective.gradient import Reinforce
 from rolltree.objective.registry import load_objective

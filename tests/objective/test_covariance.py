@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError, Paths, fit
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Paths, fit
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.covariance import ClipCov, KlCov
 from rolltree.testing.objective import random_pair

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError, fit
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, fit
 from rolltree.objective.clipped import Clipped
 from rolltree.objective.entropy import Aepo, EntropyScale, Hapo, entropy_scale
 from rolltree.testing.objective import random_pair

@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.objective.batch import Batch, ObjectiveError, Paths, step_wide
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, Paths, step_wide
 from rolltree.objective.clipped import Sapo
 from rolltree.objective.gradient import Cispo, Gpg, Reinforce
 from rolltree.objective.hooks import skips_idle

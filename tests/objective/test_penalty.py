@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from rolltree.objective.batch import ObjectiveError
+from rolltree.objective.against import ObjectiveError
 from rolltree.objective.penalty import EntropyBonus, KlPenalty, kl
 from rolltree.objective.ratio import LIMIT
 from rolltree.objective.registry import load_objective

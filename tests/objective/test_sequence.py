@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rolltree.objective.batch import ObjectiveError
+from rolltree.objective.against import ObjectiveError
 from rolltree.objective.sequence import Gspo
 from rolltree.testing.objective import random_pair
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from rolltree.objective.batch import ObjectiveError
+from rolltree.objective.against import ObjectiveError
 from rolltree.objective.window import ClipWindow, share, solve_window, two_channel
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.load import load_model
 from rolltree.policy.lora import load_lora, save_weights, whole_model, with_lora
 from tests.train.toy import tiny_policy

@@ -9,8 +9,8 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from rolltree.cli import main
+from rolltree.errors import ModelError
 from rolltree.policy.chat_template import GIVEN, give_template, told_of_template
-from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_codec, load_model
 from tests.task.data.toy import CHATML, HERMES, rows, tokenizer
 

@@ -17,9 +17,8 @@ from transformers import (
 )
 from transformers.models.auto import AutoModelForCausalLM
 
-from rolltree.policy.decode import decoder_of
-from rolltree.policy.errors import ModelError
-from rolltree.policy.foreign import ForeignDecoder
+from rolltree.errors import ModelError
+from rolltree.policy.foreign import ForeignDecoder, decoder_of
 from rolltree.policy.llama import LlamaDecoder
 from rolltree.policy.slab import Slab
 

@@ -9,9 +9,9 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, GPTNeoXConfig
 
+from rolltree.errors import ModelError
 from rolltree.policy import device as device_module
 from rolltree.policy.device import Compute, Placement, natural, place
-from rolltree.policy.errors import ModelError
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.packed import Packed, pack
 from rolltree.policy.size import check_sampled, size_of

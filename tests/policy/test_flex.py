@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import LlamaConfig
 
+from rolltree.errors import ModelError
 from rolltree.policy import flex
 from rolltree.policy.attention import along
-from rolltree.policy.errors import ModelError
 from rolltree.policy.language import suited
 from rolltree.policy.packed import pack
 from rolltree.tree import Tree

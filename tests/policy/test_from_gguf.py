@@ -8,7 +8,7 @@ import torch
 
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import Request, Sampling
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.from_gguf import convert_gguf, hf_name, split_pairs
 from rolltree.policy.load import load_model
 from rolltree.policy.models import present

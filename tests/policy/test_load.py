@@ -9,9 +9,9 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, PreTrainedTokenizerFast
 from transformers.models.llama import LlamaForCausalLM
 
+from rolltree.errors import ModelError
 from rolltree.policy import models as registry
 from rolltree.policy.codec import HFCodec
-from rolltree.policy.errors import ModelError
 from rolltree.policy.load import load_model, read_weights
 from rolltree.policy.weights import load_weights
 
@@ -194,13 +194,13 @@ def test_fetching_leaves_a_whole_folder_or_none(tmp_path, monkeypatch):
         (place / "config.json").write_text("{}")
 
     entries = dict(registry.MODELS)
-    entries["x"] = registry.ModelEntry("x", "", packaged=False, get=fail)
+    entries["x"] = registry.ModelEntry("x", "", get=fail)
     monkeypatch.setattr(registry, "MODELS", entries)
     with pytest.raises(ModelError, match="line broke"):
         registry.get_model("x")
     assert not registry.present("x")
     assert list((tmp_path / "models").iterdir()) == []
-    entries["x"] = registry.ModelEntry("x", "", packaged=False, get=succeed)
+    entries["x"] = registry.ModelEntry("x", "", get=succeed)
     assert registry.get_model("x") == registry.get_model("x") == tmp_path / "models" / "x"
     assert registry.present("x")
     assert len(calls) == 1

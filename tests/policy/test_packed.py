@@ -22,8 +22,8 @@ from transformers import (
     StableLmConfig,
 )
 
+from rolltree.errors import ModelError
 from rolltree.policy import attention, blocks
-from rolltree.policy.errors import ModelError
 from rolltree.policy.language import Attention, LanguagePolicy
 from rolltree.policy.packed import PackError, pack
 from rolltree.tree import Tree

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, GPTNeoXConfig
 
+from rolltree.errors import ModelError
 from rolltree.policy.device import Compute
-from rolltree.policy.errors import ModelError
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import load_model
 from rolltree.policy.lora import with_lora

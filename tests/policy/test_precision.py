@@ -10,8 +10,7 @@ import torch
 import rolltree
 from rolltree.engine.local import LocalEngine
 from rolltree.engine.protocol import EngineError, Request, Sampling
-from rolltree.errors import RolltreeError
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError, RolltreeError
 from rolltree.policy.precision import TILE, linear_weights, round_forward, rounded, rounded_state
 from rolltree.training.config import LoraKnobs, TrainConfig, TrainError
 from rolltree.training.learner import make_learner

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from rolltree.cli import main
-from rolltree.policy.errors import ModelError
+from rolltree.errors import ModelError
 from rolltree.policy.hub import ALLOWED
 from rolltree.policy.load import load_codec, load_model
 from rolltree.policy.models import model_folder

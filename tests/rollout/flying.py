@@ -16,8 +16,7 @@ from rolltree.filter.groups import GroupFilter
 from rolltree.generate.independent import Independent
 from rolltree.generate.strategy import TreeStrategy
 from rolltree.recipe.registry import load_recipe
-from rolltree.rollout.config import RolloutConfig
-from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.config import ControlState, RolloutConfig
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted

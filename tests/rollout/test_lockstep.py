@@ -19,8 +19,7 @@ from rolltree.recipe.recipe import Parts
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import RolloutBatch
 from rolltree.rollout.collector import Collector
-from rolltree.rollout.config import RolloutConfig
-from rolltree.rollout.control_state import ControlState
+from rolltree.rollout.config import ControlState, RolloutConfig
 from rolltree.rollout.cursor import Cursor
 from rolltree.rollout.executor import RolloutExecutor
 from rolltree.rollout.scheduled import fitted, schedule_of

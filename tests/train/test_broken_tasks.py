@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from rolltree.analysis.source import open_source
 from rolltree.cli.train import closing
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.errors import RolltreeError
@@ -14,7 +15,6 @@ from rolltree.generate.strategy import fail_tree
 from rolltree.task.protocol import Reply, Verdict
 from rolltree.training.config import TrainError
 from rolltree.training.start import Result, train
-from rolltree.view.source import open_source
 from rolltree.view.state import state_of
 from tests.train.toy import KNOBS, Early, Talk, tiny_policy
 

@@ -10,7 +10,8 @@ import torch
 
 from rolltree.credit.advantage import Advantage
 from rolltree.credit.fold import expand, fold, leaf_weights
-from rolltree.objective.batch import Batch, ObjectiveError, fit
+from rolltree.objective.against import ObjectiveError
+from rolltree.objective.batch import Batch, fit
 from rolltree.objective.hooks import accumulator_of, step_factor
 from rolltree.objective.registry import load_objective
 from rolltree.objective.staleness import ess, minimum_variance_baseline, sequence_weights, step_scale

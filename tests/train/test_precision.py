@@ -12,8 +12,8 @@ import torch
 
 import rolltree
 from rolltree.cli import main
+from rolltree.errors import ModelError
 from rolltree.policy.device import Compute
-from rolltree.policy.errors import ModelError
 from rolltree.policy.language import LanguagePolicy
 from rolltree.policy.load import load_codec, load_model
 from rolltree.policy.lora import Unadapted

@@ -13,7 +13,8 @@ import pytest
 
 from rolltree.training import run as run_module
 from rolltree.training.config import TrainError
-from rolltree.training.run import CONFIG, LOCK, FolderLock, RunFolder, held
+from rolltree.training.lock import LOCK, FolderLock, held
+from rolltree.training.run import CONFIG, RunFolder
 
 
 def forked(work: Callable[[], None]) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.analysis.source import open_sources
 from rolltree.compare.card import card
 from rolltree.compare.trace import load_trace
 from rolltree.doctor.run import open_run
@@ -15,7 +16,6 @@ from rolltree.metrics.log import read_metrics
 from rolltree.policy.lora import base_of
 from rolltree.tree.store.arrow import restored, stored
 from rolltree.view.findings import findings
-from rolltree.view.source import open_sources
 from studies.lab.entry import load_entry
 
 DEEP = "[" * 100_000

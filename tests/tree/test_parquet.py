@@ -157,7 +157,7 @@ def test_where_names_can_be_exchanged_the_folder_is_never_missing(
 
 
 @pytest.mark.parametrize("name", ["nodes", "events", "trees"])
-@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "missing", "foreign", "newer"])
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "text", "missing", "foreign", "older", "newer"])
 def test_damage_is_one_sentence_naming_the_file(tmp_path: Path, name: str, damage: str):
     path = save(small(200), tmp_path / "f") / f"{name}.parquet"
     data = bytearray(path.read_bytes())
@@ -177,12 +177,15 @@ def test_damage_is_one_sentence_naming_the_file(tmp_path: Path, name: str, damag
         pd.DataFrame({"tree": ["t0"]}).to_parquet(path)
     else:
         table = pq.read_table(path)
-        pq.write_table(table.replace_schema_metadata({"rolltree": '{"version":99}'}), path)
+        version = 1 if damage == "older" else 99
+        pq.write_table(table.replace_schema_metadata({"rolltree": f'{{"version":{version}}}'}), path)
     with pytest.raises(StoreError) as caught:
         load(tmp_path / "f")
     said = str(caught.value)
     assert path.name in said
     assert "\n" not in said
+    if damage in ("older", "newer"):
+        assert "schema version" in said
 
 
 def test_files_of_two_saves_do_not_mix(tmp_path: Path):

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from rolltree.analysis.source import open_source
+from rolltree.analysis.whatif_saved import SavedQuestion, start_saving
 from rolltree.compare.report import Chart, Page, PlotSeries, ReportFinding, ReportTable, chosen_tree, write_html
 from rolltree.tree.store.parquet import load
 from rolltree.view import onefile
-from rolltree.view.source import open_source
-from rolltree.view.whatif_saved import SavedQuestion, start_saving
 from tests.view.conftest import PATIENCE, Viewer, Window
 from tests.view.forests import a_run
 

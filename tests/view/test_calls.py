@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.analysis.source import open_source
+from rolltree.analysis.text import Pieces
 from rolltree.gateway.agents.task import AgentTask
 from rolltree.generate.aside import ASIDE
 from rolltree.testing.tiny import tiny_engine
@@ -16,8 +18,6 @@ from rolltree.view.calls import calls_of, is_agents
 from rolltree.view.outline import outline
 from rolltree.view.rows import events_of
 from rolltree.view.sessions import sessions_of
-from rolltree.view.source import open_source
-from rolltree.view.text import Pieces
 from tests.gateway import agents
 from tests.gateway.policies import letters
 from tests.gateway.test_agents import NATIVE, Forks, grown

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.analysis import source as sources
+from rolltree.analysis.source import FoundSources, open_sources
 from rolltree.errors import RolltreeError
 from rolltree.metrics.log import MetricsLog
-from rolltree.training.run import FolderLock
-from rolltree.view import source as sources
+from rolltree.training.lock import FolderLock
 from rolltree.view.findings import badge
 from rolltree.view.first_prompt import first_prompt
 from rolltree.view.runs import Line, curve, latest, lines_of, smoothed, summary
-from rolltree.view.source import FoundSources, open_sources
 from rolltree.view.state import state_of
 from tests.view.forests import a_run
 

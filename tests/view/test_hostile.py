@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.analysis.source import open_sources
 from rolltree.errors import RolltreeError
 from rolltree.view.runs import lines_of, summary
-from rolltree.view.source import open_sources
 from tests.view.forests import a_run
 from tests.view.test_guard import ask
 

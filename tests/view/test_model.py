@@ -12,6 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rolltree.analysis.source import open_sources
+from rolltree.analysis.text import Pieces, pieces_of
 from rolltree.errors import RolltreeError
 from rolltree.tree import Forest, Tree
 from rolltree.tree.store import jsonl
@@ -32,8 +34,6 @@ from rolltree.view.query import parse
 from rolltree.view.rows import events_of, head, records
 from rolltree.view.runs import chosen, curve, lines_of, metric_names, steps, summary
 from rolltree.view.search import search
-from rolltree.view.source import open_sources
-from rolltree.view.text import Pieces, pieces_of
 from rolltree.view.words import event_text, shown
 from tests.view.forests import MARKUP, a_run, a_tree, add_step
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rolltree.analysis.source import open_sources
 from rolltree.cli import main
 from rolltree.errors import RolltreeError
 from rolltree.view import onefile
-from rolltree.view.source import open_sources
 from tests.view.forests import MARKUP, a_run
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from rolltree.analysis.source import open_source
 from rolltree.cli import main
 from rolltree.tree import Forest, Tree
 from rolltree.tree.references import refer
@@ -15,7 +16,6 @@ from rolltree.tree.store.archive import open_forest
 from rolltree.tree.store.parquet import load, save
 from rolltree.view.outline import outline
 from rolltree.view.roles import asked_about, in_sight, role_trees, summary
-from rolltree.view.source import open_source
 from rolltree.view.state import state_of
 from tests.view.conftest import PATIENCE, Viewer, Window
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from rolltree.analysis.source import open_source
 from rolltree.metrics import log
 from rolltree.view import runs
 from rolltree.view.pages.parts import curve_figure
 from rolltree.view.runs import POINTS, ROWS, Line, curve, lines_of, steps, thinned, window
-from rolltree.view.source import open_source
 
 STEPS = 20_000
 

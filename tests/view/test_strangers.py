@@ -11,6 +11,8 @@ from urllib.request import urlopen
 
 import pytest
 
+from rolltree.analysis.lens import open_lens
+from rolltree.analysis.source import open_source
 from rolltree.cli import main
 from rolltree.compare.card import card
 from rolltree.errors import RolltreeError
@@ -18,8 +20,6 @@ from rolltree.policy.hub import ALLOWED
 from rolltree.policy.models import model_folder
 from rolltree.recipe.stored import Given, StoredNameError, StoredNames
 from rolltree.tree.store import parquet
-from rolltree.view.lens import open_lens
-from rolltree.view.source import open_source
 from rolltree.view.whatif_jobs import WhatIfJobs
 from studies.lab.entry import load_entry
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolltree.analysis.text import Pieces
 from rolltree.task.protocol import EXPECTED, Item, expected
 from rolltree.tree import Forest, Tree
 from rolltree.tree.node import TRAINER_ENTROPY, TRAINER_LOGP
@@ -21,7 +22,6 @@ from rolltree.view.icicle import icicle
 from rolltree.view.model import node_facts, path_strip
 from rolltree.view.outline import Outline, outline
 from rolltree.view.prompts import by_spread, metrics, neighbours
-from rolltree.view.text import Pieces
 from tests.view.forests import a_tree
 
 NONE = Pieces(None)

@@ -28,7 +28,7 @@ async def walk(app: Any, keys: str, size: tuple[int, int]) -> str:
 
 
 def app_on(folder: Path) -> Any:
-    from rolltree.view.source import open_sources
+    from rolltree.analysis.source import open_sources
     from rolltree.view.tui import TreeApp
 
     return TreeApp(open_sources([folder]))

@@ -12,20 +12,19 @@ from typing import Any
 
 import pytest
 
+from rolltree.analysis import whatif_given
+from rolltree.analysis.source import open_source
+from rolltree.analysis.text import Pieces
+from rolltree.analysis.whatif_given import weights_of
+from rolltree.analysis.whatif_grow import WhatIfQuestion, grow_whatif
+from rolltree.analysis.whatif_saved import SavedQuestion, saved_whatif, shown_whatif, start_saving
 from rolltree.cli import main
 from rolltree.errors import RolltreeError
 from rolltree.tree import Tree
 from rolltree.tree.store import parquet
 from rolltree.tree.store.parquet import load
-from rolltree.view import whatif_given
 from rolltree.view.pages.whatif_grown import can_be_cancelled
-from rolltree.view.source import open_source
-from rolltree.view.text import Pieces
-from rolltree.view.whatif import shown_whatif
-from rolltree.view.whatif_given import weights_of
-from rolltree.view.whatif_grow import WhatIfQuestion, grow_whatif
 from rolltree.view.whatif_jobs import WhatIfJob, WhatIfJobs
-from rolltree.view.whatif_saved import SavedQuestion, saved_whatif, start_saving
 from tests.view.conftest import Viewer, Window, rectangle
 
 

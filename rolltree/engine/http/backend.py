@@ -11,7 +11,7 @@ from typing import Any
 from rolltree.engine.http.client import Client, GoneError
 from rolltree.engine.http.completions import PATH, body_of, brings_tokens, piece_of, read_of, reading_of, room_for
 from rolltree.engine.protocol import EngineError
-from rolltree.engine.segments.handover import handed_over
+from rolltree.engine.segments.weights import handed_over
 from rolltree.engine.segments.wire import Piece, Reach, SegmentRead, SegmentRequest, StaleWeightsError
 
 SAME = 0.05

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rolltree.engine.local.admit import Ranks, Room, room_for, wave
+from rolltree.engine.local.admit import AdmissionLimits, Ranks, Room, is_shortage, room_for, smaller, wave
 from rolltree.engine.local.batch import DecodeBatch, Ints
 from rolltree.engine.local.choose import choose
 from rolltree.engine.local.common_prefixes import LEVELS, CommonPrefix, CommonPrefixes
@@ -24,7 +24,6 @@ from rolltree.engine.local.prefill import read, seat
 from rolltree.engine.local.prefix import Ids, PrefixCache, PrefixCounts
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import wide
-from rolltree.engine.local.shortage import AdmissionLimits, is_shortage, smaller
 from rolltree.engine.local.speculate import Speculator
 from rolltree.engine.local.speculate.tree import Drafts, settle
 from rolltree.engine.local.speculate.tree import read as read_ahead

@@ -13,24 +13,23 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from rolltree.engine.handover import Offered, Taken
-from rolltree.engine.local.admit import check_room, check_sampling, check_tokens, top_wanted
+from rolltree.engine.local.admit import AdmissionLimits, check_room, check_sampling, check_tokens, top_wanted
 from rolltree.engine.local.core import Core, News
-from rolltree.engine.local.handover import PrefixBlocks, exported, fingerprint, imported
 from rolltree.engine.local.prefill import ScoreJob
 from rolltree.engine.local.prefix import PrefixCounts
+from rolltree.engine.local.prefix_blocks import PrefixBlocks, exported, fingerprint, imported
 from rolltree.engine.local.run import LocalRun
 from rolltree.engine.local.sampling import passed_over, stream_key
-from rolltree.engine.local.shortage import AdmissionLimits
 from rolltree.engine.local.speculate import Speculation, Speculator, Target, why_no_trees
 from rolltree.engine.local.turns import Turns
 from rolltree.engine.local.worker import Worker
+from rolltree.engine.prefixes import Offered, Taken
 from rolltree.engine.protocol import Caches, Capabilities, Codec, EngineError, Request, Sampling, Scored
 from rolltree.engine.run import Watchdog
-from rolltree.policy.decode import decoder_of
+from rolltree.errors import ModelError
 from rolltree.policy.decoder import Decoder
 from rolltree.policy.device import HALF, free_memory
-from rolltree.policy.errors import ModelError
+from rolltree.policy.foreign import decoder_of
 from rolltree.policy.formats import Precision, check_precision
 from rolltree.policy.load import LoadedModel, load_model, read_weights
 from rolltree.policy.precision import linear_weights, rounded_state

@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 
+from rolltree.engine.local.admit import is_shortage, reads_less
 from rolltree.engine.local.core import Core, News
 from rolltree.engine.local.prefill import ScoreJob, score, take
 from rolltree.engine.local.run import LocalRun
-from rolltree.engine.local.shortage import is_shortage, reads_less
 from rolltree.engine.local.turns import Turns, let_react
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.run import carried

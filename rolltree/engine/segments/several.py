@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from rolltree.engine.protocol import EngineError
 from rolltree.engine.route import Router
-from rolltree.engine.segments.handover import handed_over
+from rolltree.engine.segments.weights import handed_over
 from rolltree.engine.segments.wire import (
     Backend,
     BrokenError,

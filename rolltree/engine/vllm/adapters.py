@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rolltree.engine.protocol import EngineError
-from rolltree.engine.segments.handover import folder_of
+from rolltree.engine.segments.weights import folder_of
 from rolltree.policy.lora import WEIGHTS
 from rolltree.policy.publish import AdaptedWeights
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from rolltree.engine.protocol import EngineError
-from rolltree.engine.segments.handover import handed_over, state_of
+from rolltree.engine.segments.weights import handed_over, state_of
 from rolltree.engine.segments.wire import Alternatives, Piece, Reach, SegmentRead, SegmentRequest
 from rolltree.engine.vllm.adapters import Adapters
 from rolltree.engine.vllm.naming import ASKED, BEST

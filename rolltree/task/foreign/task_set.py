@@ -29,8 +29,7 @@ from rolltree.task.foreign.verifiers_parts import (
     typed,
     verdict_of,
 )  # fmt: skip
-from rolltree.task.items import TaskError
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn, TaskError
 from rolltree.task.protocol import Item, Split, Task, Verdict
 
 

@@ -9,9 +9,8 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from rolltree.task.items import check_level, digest, stream
+from rolltree.task.items import SingleTurn, check_level, digest, stream
 from rolltree.task.nano.expert import slip
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
 TERMS = {1: (3, 9), 2: (4, 20), 3: (4, 50), 4: (5, 99)}

@@ -14,9 +14,8 @@ from operator import add, mul, sub
 from random import Random
 from typing import Any, ClassVar
 
-from rolltree.task.items import check_level, digest, stream
+from rolltree.task.items import SingleTurn, check_level, digest, stream
 from rolltree.task.nano.expert import slip
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
 NUMBERS = {1: (2, 9), 2: (3, 9), 3: (3, 19), 4: (4, 9)}

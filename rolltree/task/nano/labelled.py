@@ -14,8 +14,8 @@ from random import Random
 from typing import Any, ClassVar
 
 from rolltree.errors import unknown
+from rolltree.task.items import SingleTurn
 from rolltree.task.nano.arithmetic import Arithmetic
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
 KINDS = ("arithmetic",)

@@ -9,9 +9,8 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from rolltree.task.items import check_level, digest, stream
+from rolltree.task.items import SingleTurn, check_level, digest, stream
 from rolltree.task.nano.lookup import NAMES
-from rolltree.task.nano.single import SingleTurn
 from rolltree.task.protocol import Item, Split, Verdict
 
 SHAPES = {1: (2, ("str", "int")), 2: (3, ("str", "int", "bool")), 3: (3, ("str", "int", "bool", "int?")),

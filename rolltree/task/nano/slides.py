@@ -12,8 +12,7 @@ from functools import partial
 from random import Random
 from typing import Any, ClassVar
 
-from rolltree.task.items import check_level, digest, stream
-from rolltree.task.nano.single import SingleTurn
+from rolltree.task.items import SingleTurn, check_level, digest, stream
 from rolltree.task.protocol import Item, Split, Verdict
 
 TOPICS: Mapping[str, tuple[str, ...]] = {

@@ -17,7 +17,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from rolltree.tree.node import Array
-from rolltree.tree.old_names import NODE_FIELDS, todays_usage
 from rolltree.tree.shape import Ints, Shape, offsets, parent_rows
 from rolltree.tree.source import EventColumns, Notes
 from rolltree.tree.store.arrow import ArrowColumn, ArrowTable, flatten, stored
@@ -91,7 +90,7 @@ class Archive:
             coded = coded.dictionary_encode()
         whole = coded.unify_dictionaries().combine_chunks()
         whole = pa.concat_arrays(whole.chunks) if isinstance(whole, pa.ChunkedArray) else whole
-        words = [todays_usage(word) for word in whole.dictionary.to_pylist()]
+        words = whole.dictionary.to_pylist()
         return whole.indices.fill_null(-1).to_numpy().astype(np.int64), words
 
     def ragged(self, name: str) -> tuple[Array, Ints]:
@@ -173,18 +172,10 @@ class Archive:
                 raise StoreError(f"DuckDB refused the query: {str(error).splitlines()[0]}") from None
 
     def _view(self, name: str) -> str:
-        """What DuckDB reads for one of the three files, under today's column names."""
+        """What DuckDB reads for one of the three files."""
         hive = "true" if self._parts[0].step is not None else "false"
-        groups: dict[tuple[str, ...], list[str]] = {}
-        for part in self._parts:
-            old = (n for n in NODE_FIELDS if name == "nodes" and n in part.nodes.schema_arrow.names)
-            groups.setdefault(tuple(old), []).append(_quoted(part.folder / f"{name}.parquet"))
-        selects: list[str] = []
-        for old, files in groups.items():
-            rename = f" RENAME ({', '.join(f'{n} AS {NODE_FIELDS[n]}' for n in old)})" if old else ""
-            options = f"union_by_name=true, hive_partitioning={hive}"
-            selects.append(f"SELECT *{rename} FROM read_parquet([{', '.join(files)}], {options})")
-        return " UNION ALL BY NAME ".join(selects)
+        files = ", ".join(_quoted(part.folder / f"{name}.parquet") for part in self._parts)
+        return f"SELECT * FROM read_parquet([{files}], union_by_name=true, hive_partitioning={hive})"
 
 
 def open_forest(folder: Path | str) -> Archive:

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 
 from rolltree.tree.node import DTYPE, PER_ACTION, Array, Event, Node, Top
-from rolltree.tree.old_names import NODE_FIELDS, todays_table, todays_usage
 from rolltree.tree.store.arrow import (
     ArrowSchema,
     ArrowTable,
@@ -34,8 +33,6 @@ from rolltree.tree.tree import Tree
 SCHEMA_VERSION = 2
 WORDS = ("tree", "role", "actor", "birth", "status", "finish", "usage")
 """Columns of few distinct strings."""
-AS_DICTIONARIES = {*WORDS, *(before for before, today in NODE_FIELDS.items() if today in WORDS)}
-"""Columns that are read as dictionaries."""
 PLAIN = (("id", pa.int32()), ("parent", pa.int32()), ("level", pa.int32()), ("trainable", pa.bool_()),
          ("forced", pa.bool_()), ("state_key", pa.string()))  # fmt: skip
 ENCODED = ("notes", "state")
@@ -95,7 +92,7 @@ def write_nodes(rows: Sequence[tuple[str, Node]], schema: ArrowSchema, states: S
 
 def read_nodes(table: ArrowTable) -> Iterator[Node]:
     """The nodes of a table's rows in order, with writable arrays and without children."""
-    table, count = todays_table(table), table.num_rows
+    count = table.num_rows
     words = {name: words_of(table[name]) for name in WORDS}
     plain = {name: table[name].to_pylist() for name, _ in PLAIN}
     plain["state_key"] = list(map(restored, plain["state_key"]))
@@ -119,7 +116,7 @@ def read_nodes(table: ArrowTable) -> Iterator[Node]:
             birth=words["birth"][i],
             status=words["status"][i],
             finish=words["finish"][i],
-            usage=todays_usage(words["usage"][i]),
+            usage=words["usage"][i],
             scores=scores[i],
             top=None if ids is None else Top(ids.reshape(lengths[i], k), logp.reshape(lengths[i], k)),
             state_key=plain["state_key"][i],

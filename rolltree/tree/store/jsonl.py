@@ -21,7 +21,6 @@ import numpy as np
 
 from rolltree.tree.forest import Forest
 from rolltree.tree.node import DTYPE, PER_ACTION, Node
-from rolltree.tree.old_names import todays_row
 from rolltree.tree.store.atomic import new_file
 from rolltree.tree.store.fieldtypes import FieldError, convert, numbers, unknown_field
 from rolltree.tree.store.values import States, StoreError, encode, read_json, revive
@@ -116,7 +115,7 @@ def _row(line: str) -> dict[str, Any]:
         raise StoreError(f"not a complete JSON object ({error}); the file may be half-written") from None
     if not isinstance(row, dict):
         raise StoreError(f"a line must be a JSON object, not {line.strip()[:40]!r}")
-    row = todays_row(cast(dict[str, Any], row))
+    row = cast(dict[str, Any], row)
     for name in row:
         if name not in _KNOWN:
             raise unknown_field(str(name), _KNOWN)

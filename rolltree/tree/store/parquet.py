@@ -74,13 +74,15 @@ def open_file(folder: Path, name: str) -> pq.ParquetFile:
             raise StoreError(f"{folder} was being overwritten when the writer died; rename {aside} to it to restore it")
         raise StoreError(f"{folder} holds no saved forest: {path.name} is missing")
     with readable(path):
-        words = columns.AS_DICTIONARIES & {*pq.read_schema(path, memory_map=True).names} if name == "nodes" else None
+        words = {*columns.WORDS} & {*pq.read_schema(path, memory_map=True).names} if name == "nodes" else None
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True, read_dictionary=words)
         found: dict[str, Any] = read_json((file.schema_arrow.metadata or {}).get(_KEY, b"{}"))
     if "version" not in found:
         raise StoreError(f"{path} was not written by Rolltree; write forests with rolltree.tree.store.parquet.save")
     if found["version"] > columns.SCHEMA_VERSION:
         raise StoreError(f"{path} has schema version {found['version']}, newer than this Rolltree reads; upgrade it")
+    if found["version"] < columns.SCHEMA_VERSION:
+        raise StoreError(f"{path} has schema version {found['version']}, of Rolltree 0.1; open it with that version")
     return file
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rolltree.tree.old_names import as_stored
 from rolltree.tree.shape import Ints, offsets
 from rolltree.tree.store import columns
 from rolltree.tree.store.arrow import ArrowColumn, ArrowTable, stored
@@ -67,11 +66,10 @@ class Part:
 
     def column(self, name: str) -> ArrowColumn | None:
         """A column of the nodes, or None if this part lacks it."""
-        stored = as_stored(name, self.nodes.schema_arrow.names)
-        if stored is None:
+        if name not in self.nodes.schema_arrow.names:
             return None
         with readable(self.folder / "nodes.parquet"):
-            return self.nodes.read([stored])[stored]
+            return self.nodes.read([name])[name]
 
     def tree(self, index: int) -> Tree:
         """The tree at a place in `ids`, with its events."""

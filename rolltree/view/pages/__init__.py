@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from rolltree.view.source import RunSource
+from rolltree.analysis.source import RunSource
 
 
 def register(find: Callable[[], Sequence[RunSource]], *, local: bool) -> None:

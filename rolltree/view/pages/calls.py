@@ -6,6 +6,8 @@ import asyncio
 
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import pieces_of
 from rolltree.view.calls import ShownCall, TreeCalls, calls_of
 from rolltree.view.links import link, whole
 from rolltree.view.outline import Outline, outline
@@ -13,8 +15,6 @@ from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, heading, number, says
 from rolltree.view.prompts import by_spread
 from rolltree.view.sessions import ShownSession, sessions_of
-from rolltree.view.source import RunSource
-from rolltree.view.text import pieces_of
 
 ROLLOUTS = (
     Column("rollout"), Column("calls"), Column("contexts", title="conversations, the rollout's own with them"),

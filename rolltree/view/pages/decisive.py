@@ -6,12 +6,12 @@ import asyncio
 
 from nicegui import ui
 
-from rolltree.view.decisive import ShownBranch, ShownFork, interval, newest_step, percent, shown_decisions
+from rolltree.analysis.decisive import ShownBranch, ShownFork, interval, newest_step, percent, shown_decisions
+from rolltree.analysis.source import RunSource, nothing
+from rolltree.analysis.text import pieces_of
 from rolltree.view.links import link, whole
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Words, heading, says
-from rolltree.view.source import RunSource, nothing
-from rolltree.view.text import pieces_of
 
 
 def add(site: Site) -> None:

@@ -6,11 +6,11 @@ import asyncio
 
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource
 from rolltree.view.findings import ShownFinding, findings
 from rolltree.view.links import link
 from rolltree.view.pages.frame import Crumb, Site, live, paged
 from rolltree.view.pages.parts import facts, heading, says
-from rolltree.view.source import RunSource
 from rolltree.view.words import shown as in_words
 
 MOST = 300

@@ -13,13 +13,13 @@ from typing import Any
 from fastapi import Request, Response
 from nicegui import Client, app, context, ui
 
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.whatif_saved import BETWEEN, grown_source
 from rolltree.errors import RolltreeError, unknown
 from rolltree.view.links import link
 from rolltree.view.pages.parts import Words, button, heading, trouble
-from rolltree.view.source import RunSource
 from rolltree.view.state import state_of
 from rolltree.view.whatif_jobs import WhatIfJobs
-from rolltree.view.whatif_saved import BETWEEN, grown_source
 
 ASSETS = Path(__file__).parents[1] / "assets"
 POLL = 2.0

@@ -6,13 +6,13 @@ import asyncio
 
 from nicegui import ui
 
-from rolltree.analysis.images import frames, strip_svg, tree_svg
+from rolltree.analysis.source import RunSource
+from rolltree.latents.images import frames, strip_svg, tree_svg
 from rolltree.tree import Tree
 from rolltree.tree.store.parquet import parts, read_trees
 from rolltree.view.links import link, whole
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import heading, says
-from rolltree.view.source import RunSource
 
 
 def add(site: Site) -> None:

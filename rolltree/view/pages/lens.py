@@ -6,15 +6,16 @@ import asyncio
 
 from nicegui import ui
 
+from rolltree.analysis.lens import Lens, flipped_nodes, open_lens, pairs
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import pieces_of
 from rolltree.credit.registry import credits
-from rolltree.view.lens import Lens, flipped_nodes, lens_strips, open_lens, pairs
+from rolltree.view.lens import lens_strips
 from rolltree.view.links import link, whole
 from rolltree.view.outline import outline
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, Tokens, heading, legend, says
 from rolltree.view.pages.tree import best
-from rolltree.view.source import RunSource
-from rolltree.view.text import pieces_of
 
 FIRST = "grpo,sibling"
 """The credits compared before any are chosen."""

@@ -8,13 +8,13 @@ from typing import Any
 from nicegui import ui
 from nicegui.element import Element
 
-from rolltree.view.decisive import percent
+from rolltree.analysis.decisive import percent
+from rolltree.analysis.modes import ShownModes, every_step, leading, life, picture, prompts_over_time, shown_modes
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import pieces_of
 from rolltree.view.links import link
-from rolltree.view.modes import ShownModes, every_step, leading, life, picture, prompts_over_time, shown_modes
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, heading, says
-from rolltree.view.source import RunSource
-from rolltree.view.text import pieces_of
 
 MOST = 40
 """Branches in the table."""

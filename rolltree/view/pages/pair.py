@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import Pieces, pieces_of
 from rolltree.view.colours import COLOURINGS, Colouring, colouring_of
 from rolltree.view.differ import Difference, Side, differing, first_difference, sides
 from rolltree.view.fork import Parting, other_leaf, parting
@@ -16,9 +18,7 @@ from rolltree.view.outline import Outline, outline
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, Tokens, heading, legend, says
 from rolltree.view.rows import events_of
-from rolltree.view.source import RunSource
 from rolltree.view.strip import Strip
-from rolltree.view.text import Pieces, pieces_of
 from rolltree.view.words import EventText, event_text
 
 Place = dict[str, str | int | None]

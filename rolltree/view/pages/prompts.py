@@ -7,12 +7,12 @@ from typing import Any
 
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import pieces_of
 from rolltree.view.links import link, whole
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, heading, number, says
 from rolltree.view.prompts import metrics, prompts
-from rolltree.view.source import RunSource
-from rolltree.view.text import pieces_of
 
 HINT = "filter: words of the prompt, or conditions such as reward<0.5 leaves>=8 pruned>0"
 

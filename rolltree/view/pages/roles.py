@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from nicegui import ui
 
+from rolltree.analysis.text import Pieces
 from rolltree.tree.store.archive import Archive
 from rolltree.view.pages.parts import Words, heading, says
 from rolltree.view.roles import RoleTree, answers, asked_about, summary
-from rolltree.view.text import Pieces
 
 MOST = 24
 """Side trees whose answers are listed at a node."""

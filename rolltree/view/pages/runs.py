@@ -11,6 +11,7 @@ from fastapi.responses import RedirectResponse
 from nicegui import ui
 
 from rolltree.analysis.line_colours import task_colour
+from rolltree.analysis.source import RunSource
 from rolltree.errors import RolltreeError
 from rolltree.view.findings import badge
 from rolltree.view.links import link
@@ -29,7 +30,6 @@ from rolltree.view.runs import (
     summary,
     tooltip,
 )  # fmt: skip
-from rolltree.view.source import RunSource
 from rolltree.view.state import ABOUT, state_of
 
 SMOOTH = {1: "no smoothing", 5: "mean of 5", 15: "mean of 15", 51: "mean of 51"}

@@ -6,12 +6,12 @@ import asyncio
 
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource, nothing
+from rolltree.analysis.text import pieces_of
 from rolltree.view.links import link, whole
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, heading, number, says
 from rolltree.view.search import search
-from rolltree.view.source import RunSource, nothing
-from rolltree.view.text import pieces_of
 
 HINT = 'words in the text, or role:env status:pruned finish:length length>100 reward>0 "in quotes"'
 

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi.responses import RedirectResponse
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource, nothing
 from rolltree.recipe.acted import Acted, acted_in
 from rolltree.view.findings import badge
 from rolltree.view.first_prompt import FirstPrompt, first_prompt
@@ -28,7 +29,6 @@ from rolltree.view.runs import (
     window,
 )
 from rolltree.view.settings import Settings, settings_of
-from rolltree.view.source import RunSource, nothing
 from rolltree.view.state import ABOUT
 
 

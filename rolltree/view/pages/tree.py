@@ -11,6 +11,9 @@ from nicegui import ui
 from nicegui.element import Element
 from nicegui.events import KeyEventArguments
 
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import Pieces, pieces_of
+from rolltree.analysis.whatif_saved import BETWEEN
 from rolltree.view.colours import COLOURINGS, Colouring, colouring_of
 from rolltree.view.findings import ShownFinding, findings
 from rolltree.view.fork import other_leaf
@@ -26,9 +29,6 @@ from rolltree.view.pages.tree_head import draw_tree_head, tree_head
 from rolltree.view.prompts import by_spread, neighbours
 from rolltree.view.roles import RoleTree, asked_about, in_sight, role_trees
 from rolltree.view.rows import events_of
-from rolltree.view.source import RunSource
-from rolltree.view.text import Pieces, pieces_of
-from rolltree.view.whatif_saved import BETWEEN
 from rolltree.view.words import DECISIONS, EventText, event_text
 
 MOST_EVENTS = 250

@@ -7,12 +7,12 @@ from typing import Any
 
 from nicegui import ui
 
+from rolltree.analysis.text import Pieces
 from rolltree.task.protocol import EXPECTED
 from rolltree.view.calls import is_agents
 from rolltree.view.outline import Outline
 from rolltree.view.pages.parts import Words, heading, says
 from rolltree.view.rows import events_of, head
-from rolltree.view.text import Pieces
 
 QUESTION = 600
 """Characters of a question at the top of its page; the path below has all of it."""

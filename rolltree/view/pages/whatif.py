@@ -8,20 +8,20 @@ from typing import Any
 
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource, ViewError
+from rolltree.analysis.text import pieces_of
 from rolltree.analysis.whatif import kept_tokens
+from rolltree.analysis.whatif_saved import saved_whatifs
 from rolltree.credit.registry import credits
 from rolltree.errors import RolltreeError
 from rolltree.generate.requests import WRITTEN
-from rolltree.view.links import ViewError, link, whole
+from rolltree.view.links import link, whole
 from rolltree.view.model import path_strip
 from rolltree.view.outline import outline
 from rolltree.view.pages.frame import Crumb, Site, frame, paged, shown
 from rolltree.view.pages.parts import Cell, Column, PageTable, Tokens, button, heading, says, trouble
 from rolltree.view.pages.whatif_grown import BADGES, GrownPage
-from rolltree.view.source import RunSource
-from rolltree.view.text import pieces_of
 from rolltree.view.whatif_jobs import WhatIfJobs
-from rolltree.view.whatif_saved import saved_whatifs
 
 OWN = "the run's own"
 MOST = 512

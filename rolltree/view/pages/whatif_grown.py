@@ -8,6 +8,9 @@ from typing import Any
 
 from nicegui import ui
 
+from rolltree.analysis.source import RunSource
+from rolltree.analysis.text import pieces_of
+from rolltree.analysis.whatif_saved import SavedWhatIf, ShownWhatIf, saved_whatif, shown_whatif, signed
 from rolltree.errors import RolltreeError
 from rolltree.view.icicle import Icicle, icicle
 from rolltree.view.links import link
@@ -26,11 +29,7 @@ from rolltree.view.pages.parts import (
     says,
     trouble,
 )
-from rolltree.view.source import RunSource
-from rolltree.view.text import pieces_of
-from rolltree.view.whatif import ShownWhatIf, shown_whatif, signed
 from rolltree.view.whatif_jobs import WhatIfJob, WhatIfJobs
-from rolltree.view.whatif_saved import SavedWhatIf, saved_whatif
 
 OFTEN = 0.5
 """Seconds between two looks at a tree that grows."""

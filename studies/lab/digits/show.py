@@ -16,10 +16,10 @@ from typing import Annotated
 
 import tyro
 
-from rolltree.analysis.images import Grey, curve_svg, data_uri, frames, picture, sheet, strip_svg, tree_svg
-from rolltree.engine.latent import LatentEngine
 from rolltree.engine.protocol import Request, Sampling
 from rolltree.errors import RolltreeError
+from rolltree.latents.engine import LatentEngine
+from rolltree.latents.images import Grey, curve_svg, data_uri, frames, picture, sheet, strip_svg, tree_svg
 from rolltree.metrics.log import read_metrics
 from rolltree.policy.load import load_model
 from rolltree.training.checkpoint import latest

@@ -21,8 +21,8 @@ import tyro
 from torch import Tensor, nn
 
 from rolltree.errors import RolltreeError
-from rolltree.policy.flow.net import FlowNet, FlowSpec
-from rolltree.policy.flow.sde import step
+from rolltree.latents.denoiser import step
+from rolltree.latents.flow import FlowNet, FlowSpec
 
 HELD = 5
 """One image in so many is held out for the classifier's test."""

@@ -11,7 +11,7 @@ import pytest
 
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.filter.parts import weighed
-from rolltree.filter.rewards import REBUTTAL, REPLY, RewardError
+from rolltree.filter.shaping import REBUTTAL, REPLY, RewardError
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.protocol import Entry, Judge, JudgeError, at_once

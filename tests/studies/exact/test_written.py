@@ -9,7 +9,7 @@ import pytest
 
 from rolltree.credit.registry import load_credit
 from rolltree.filter.parts import Composite
-from rolltree.filter.rewards import SLIDES, RewardPart, Rewards, delta
+from rolltree.filter.shaping import SLIDES, RewardPart, Rewards, delta
 from rolltree.tree import Tree
 from studies.exact import rebuttal, replies, routed, slides
 from studies.exact.written import Words, train

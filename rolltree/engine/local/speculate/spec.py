@@ -16,8 +16,8 @@ from rolltree.engine.local.speculate.shapes import GuessShape, GuessWidths, Spin
 from rolltree.engine.local.speculate.smaller import SmallerPolicy
 from rolltree.engine.local.speculate.tables import AllTexts, OwnText
 from rolltree.engine.protocol import Codec, EngineError
-from rolltree.policy.decode import decoder_of
 from rolltree.policy.decoder import Decoder
+from rolltree.policy.foreign import decoder_of
 from rolltree.policy.llama import LlamaDecoder
 from rolltree.policy.load import LoadedModel, load_model
 from rolltree.policy.models import model_folder

@@ -1,0 +1,1 @@
+"""Policies that write latents instead of tokens: denoisers, their engine, task, checks and pictures."""

@@ -1,1 +1,0 @@
-"""Pictures of digits as a task: a label is asked, an image of 8 × 8 pixels answers."""
