@@ -119,7 +119,7 @@ class Claim:
     def check(self) -> Check:
         """The function that a card's `check` names."""
         module, colon, function = self.question.check.partition(":")
-        if module.startswith("studies.") and (folder := str(checkout())) not in sys.path:
+        if module.startswith(("studies.", "rolltree_papers.")) and (folder := str(checkout())) not in sys.path:
             sys.path.insert(0, folder)
         try:
             found = getattr(importlib.import_module(module), function)

@@ -18,7 +18,8 @@ from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree_papers.ets import StepSearch
 from rolltree_papers.mars2 import Attempts, Prior
-from studies.searches import drafter, grown, mars2, mender
+from rolltree_papers.mars2.study import mars2
+from studies.searches import drafter, grown, mender
 from tests.generate.test_stepsearch import MODES, TABLE, Noisy, Right, modes
 
 
