@@ -21,8 +21,6 @@ from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.registry import in_file
 from studies.lab.systems import SYSTEMS
 
-EVIDENCE = ROOT.parent / "evidence"
-"""Where a checkout keeps its evidence."""
 END = 1024
 """Samples of the first and the last evaluation of a run of evidence: 256 items with 4 each, or 128 with 8."""
 Kind = Literal["exact", "simulated", "training"]

@@ -22,6 +22,7 @@ from studies.lab.entry_family import confirmed, handed_on, together
 from studies.lab.evidence import FRESH, accept, confirm, following, forged, measure, problems, verify
 from studies.lab.evidence_command import EvidenceConfig, main
 from studies.lab.evidence_pages import found, fresh_seeds, overview
+from studies.lab.places import EVIDENCE
 from tests.lab.simulated import Simulated
 
 HERE = "tests.lab.test_evidence"
@@ -358,7 +359,7 @@ def test_recipes_have_cards_and_evidence_has_the_verdict_of_its_runs():
         assert recipe.card.name == name
         assert recipe.card.claim
         assert recipe.card.paper
-    folder = claim_module.EVIDENCE
+    folder = EVIDENCE
     made = {claim.name: claim for claim in claims() if claim.complete}
     stored = load_entries(folder)
     assert {entry.name for entry in stored} <= set(made), "evidence of recipes that claim nothing"
