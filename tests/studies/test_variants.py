@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from rolltree.compare.stats import paired_interval
 from rolltree.recipe.registry import knobs_of, load_recipe
 from studies.papers import installed
@@ -19,6 +21,7 @@ def test_every_switch_is_a_knob_and_is_explained() -> None:
         assert f"{contrast.recipe}: {contrast.switch}" in ABOUT
 
 
+@pytest.mark.papers("echo")
 def test_the_page_says_which_differences_are_seen(tmp_path: Path) -> None:
     switch = ROLLOUTS[0].switch
     clear = compared("echo", switch, "tokens", [5.0, 6.0, 7.0, 5.0], [1.0, 1.0, 2.0, 1.0])

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rolltree.engine.tabular import Letters, TabularEngine
+from rolltree.engine.tabular import TabularEngine
 from rolltree.generate.hand import Hand
-from rolltree.generate.judge.protocol import Entry, Opinion, Question
+from rolltree.generate.judge.protocol import Entry
 from rolltree.generate.runner import grow
-from rolltree.task.protocol import Item, Verdict
 from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree_papers.ets import Program, StepSearch, clusters, rebase
+from tests.generate.modes import MODES, TABLE, Noisy, Right, modes
 
 
 def program(seed: int, n: int) -> Program:
@@ -71,59 +71,6 @@ def test_clusters_join_what_points_the_same_way() -> None:
     label = clusters(vectors)
     assert label[0] == label[1] != label[2] == label[3] != label[4]
     assert len(set(clusters(vectors, cut=2.0))) == 1
-
-
-MODES = Letters("?abcxyz", eos_id=7)
-
-
-def modes(prefix: tuple[int, ...]) -> list[float]:
-    """Three ways to begin (a usual, b, c), one of which is right; five steps follow that show which way it is."""
-    done = len(prefix) - 1
-    row = np.full(8, 1e-9)
-    if done == 0:
-        row[1:4] = 0.6, 0.25, 0.15
-    elif done < 6:
-        row[3 + prefix[1]] = 1.0
-    else:
-        row[7] = 1.0
-    return list(row / row.sum())
-
-
-TABLE = np.eye(8, dtype=np.float32) + 0.01
-
-
-class Right(SpellTask):
-    """The third way is right."""
-
-    def items(self, split, seed=0):  # type: ignore[no-untyped-def]
-        return (Item(f"x{i}", "?", "c") for i in range(10**6))
-
-    async def verify(self, item: Item, state: object, text: str) -> Verdict:
-        return Verdict(float(text[:1] == "c"), answer=text[:1])
-
-
-@dataclass(frozen=True)
-class Noisy:
-    """A process reward that slightly prefers the usual way until the end, where it sees the right one."""
-
-    name: str = "noisy"
-    want: frozenset[str] = frozenset()
-
-    def calls(self, size: int) -> int:
-        return 1
-
-    async def __call__(
-        self, hand: Hand | None, questions: Sequence[Question], rng: np.random.Generator
-    ) -> Sequence[Opinion]:
-        assert hand is not None
-        values = self.values(hand, [entry for [entry] in questions])
-        return [[value] for value in values]
-
-    def values(self, hand: Hand, ends: Sequence[Entry]) -> Sequence[float]:
-        texts = [end.text for end in ends]
-        noise = [hand.rng_at(end.node, "noise").uniform() for end in ends]
-        late = [float(text[:1] == "c") if len(text) > 4 else 0.35 * (text[:1] == "a") for text in texts]
-        return [0.2 + 0.5 * bonus + 0.1 * u for bonus, u in zip(late, noise, strict=True)]
 
 
 def searched(strategy: StepSearch, n: int = 30) -> Forest:
