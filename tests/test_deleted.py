@@ -121,8 +121,10 @@ for top in ("rolltree", "rolltree_papers", "studies"):
             continue
         try:
             importlib.import_module(found.name)
-        except ImportError as error:
-            if str(getattr(error, "name", "")).partition(".")[0] in ("rolltree", "rolltree_papers", "studies"):
+        except Exception as error:
+            cause = error if isinstance(error, ImportError) else error.__context__
+            ours = ("rolltree", "rolltree_papers", "studies")
+            if not isinstance(cause, ImportError) or str(cause.name).partition(".")[0] in ours:
                 raise
 """
 """Every module; one that asks for a library that is not installed is left out."""

@@ -52,14 +52,19 @@ def test_recipes_train_and_engine_and_trainer_agree(recipe: str, knobs: Any, tmp
     assert not np.array_equal(before, _weights(result.model))
 
 
+def file_of(module: str) -> Path:
+    """Where a module stands."""
+    base = ROOT.parent / module.replace(".", "/")
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
 def imports(module: str) -> set[str]:
     """What a module of the package imports of it, and what that imports in turn, by strategy, credit and objective."""
     seen: set[str] = set()
     queue = [module]
     while queue:
         name = queue.pop()
-        base = ROOT.parent / name.replace(".", "/")
-        path = base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+        path = file_of(name)
         if name in seen or not path.is_file():
             continue
         seen.add(name)
@@ -79,6 +84,6 @@ def test_recipes_of_text_and_of_images_stand_on_the_same_files() -> None:
     )
     # None of them knows of latents: what does is the policy, its engine, and what reads a denoiser's guesses.
     for name in both:
-        told = (ROOT.parent / (name.replace(".", "/") + ".py")).read_text(encoding="utf-8")
+        told = file_of(name).read_text(encoding="utf-8")
         assert "policy.flow" not in told, name
         assert "engine.latent" not in told, name
