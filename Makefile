@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.installed
 
-.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow attack attack-kills attack-ray bench gpu docs format clean test-agents coverage
+.PHONY: help setup demo test night test-verl test-verifiers test-vllm test-ray lint types imports unit release-check slow delete-papers attack attack-kills attack-ray bench gpu docs format clean test-agents coverage
 
 help: ## what can be made
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -55,6 +55,9 @@ night: setup ## every test, the minutes-long ones included, with fresh Hypothesi
 
 slow: setup ## the minutes-long checks (learning curves, soak)
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=repeatable
+
+delete-papers: setup ## each folder of a paper deleted from a copy: the rest lists, imports, collects and writes its pages (PAPERS="a b")
+	PAPERS="$(PAPERS)" $(BIN)/python -m pytest -m slow tests/test_deleted.py
 
 VERL := .venv-verl
 test-verl: setup ## the verl adapter against verl itself, in an environment of its own (installed on the first run)

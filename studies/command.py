@@ -1,4 +1,7 @@
-"""Studies as commands: `python -m studies.NAME`, with the help, the sentences and the exit codes of `rolltree`."""
+"""Studies as commands, with the help, the sentences and the exit codes of `rolltree`.
+
+They are `python -m studies.NAME`, or `python -m rolltree_papers.PAPER.study` for the study of one paper.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +21,10 @@ def run_study(
     """Read the arguments and run the study: 0, or 2 with one sentence about what was wrong, or 130 after Ctrl-C."""
     given = sys.argv[1:] if arguments is None else list(arguments)
 
+    module = name if name.startswith("rolltree_papers.") else f"studies.{name}"
+
     def act() -> int:
-        main(parse(shape, given, f"studies.{name}", about or "", program="python -m"))
+        main(parse(shape, given, module, about or "", program="python -m"))
         return 0
 
-    return answered(f"studies.{name}", act)
+    return answered(module, act)

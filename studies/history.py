@@ -1,4 +1,4 @@
-"""What entries said before: `python -m studies.history` reads every version of `evidence/*.json` that git has.
+"""What entries said before: `python -m studies.history` reads every version of an entry that git has.
 
 Entries keep what they said since they have a place for it (`EvidenceEntry.earlier`); this fills in what came before.
 Versions that say the same are one answer, and verdicts are today's rules on the numbers of then.
@@ -16,9 +16,9 @@ from rolltree.compare.trace import LabError
 from rolltree.recipe.recipe import Card
 from rolltree.recipe.registry import list_recipes
 from studies.command import run_study
-from studies.lab.claim import EVIDENCE
-from studies.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
+from studies.lab.entry import EvidenceEntry, load_entries, load_entry, place, save_entry
 from studies.lab.evidence import following
+from studies.lab.places import EVIDENCE
 from studies.lab.systems import SYSTEMS
 
 
@@ -52,11 +52,14 @@ def _filled(card: Card, entry: EvidenceEntry, folder: Path) -> EvidenceEntry:
 
 def _versions(name: str, folder: Path) -> Iterator[EvidenceEntry]:
     """Oldest first; what this version cannot read any more is left out."""
-    told = _git(folder, "log", "--format=%H", "--reverse", "--", f"{name}.json").split()
+    # An entry of a paper lay among those of all recipes before.
+    paths = dict.fromkeys((folder / f"{name}.json", place(name, folder)))
+    told = [(path, commit) for path in paths
+            for commit in _git(path.parent, "log", "--format=%H", "--reverse", "--", path.name).split()]  # fmt: skip
     with TemporaryDirectory() as scratch:
-        for commit in told:
+        for path, commit in told:
             try:
-                text = _git(folder, "show", f"{commit}:./{name}.json")
+                text = _git(path.parent, "show", f"{commit}:./{path.name}")
             except LabError:
                 continue  # it was removed there
             (Path(scratch) / f"{name}.json").write_text(text, encoding="utf-8")

@@ -19,10 +19,10 @@ from rolltree.compare.stats import Asked, Corrected, corrected
 from rolltree.compare.stats.paired import Floats
 from rolltree.compare.trace import write_json
 from studies.command import run_study
-from studies.lab.claim import EVIDENCE
 from studies.lab.entry import load_entries
 from studies.lab.entry_family import CANDIDATES, HANDED_ON
 from studies.lab.evidence import FRESH_SEEDS
+from studies.lab.places import EVIDENCE
 from studies.lab.sequential import sequential_holm
 
 FRESH_RUNS, FRESH_CHECKS = FRESH_SEEDS["training"], FRESH_SEEDS["simulated"]

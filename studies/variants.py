@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -28,9 +27,8 @@ from rolltree.task.registry import load_task
 from rolltree.tree import Node, Tree
 from rolltree.tree.table import table
 from rolltree.tree.views import metrics
-from rolltree_papers.mars2 import Attempts, Prior
-from studies import searches
 from studies.command import run_study
+from studies.papers import installed, studies_with
 
 Knobs = Mapping[str, Any]
 PerTree = Callable[[Tree], float]
@@ -239,47 +237,6 @@ ROLLOUTS = (
 # -- credits and searches --------------------------------------------------------------------------------------------
 
 
-@cache
-def attempt_trees(seed: int, prompts: int, nodes: int, prior: Prior) -> list[Tree]:
-    """MARS² trees of a drafting and a mending policy (see `studies.searches`)."""
-    both = Attempts(nodes, prior=prior)
-    return list(searches.grown(both, seed, prompts, searches.drafter(), peer=searches.mender()))
-
-
-def preference(tree: Tree, **knobs: Any) -> float:
-    """Among attempts of equal score: mean advantage of those that beat their parent minus that of the others."""
-    view = table([tree])
-    advantage = load_credit("sibling_shaping", **knobs)(view).node
-    assert advantage is not None
-    better: dict[float, list[float]] = {}
-    other: dict[float, list[float]] = {}
-    for row, node in enumerate(view.nodes):
-        above = [n for n in tree.path(node)[:-1] if "reward" in n.scores]
-        if "reward" in node.scores and above:
-            side = better if node.scores["reward"] > above[-1].scores["reward"] else other
-            side.setdefault(node.scores["reward"], []).append(float(advantage[row]))
-    both = better.keys() & other.keys()
-    return float(np.mean([np.mean(better[s]) - np.mean(other[s]) for s in both])) if both else np.nan
-
-
-def mars2_rows(items: int, seed: int) -> list[VariantRow]:
-    """Shaping on and off, in place and not; the published prior against Beta."""
-    trees = attempt_trees(seed, 4 * items, 16, Prior())
-    what = "advantage of beating the parent, at equal score"
-    none = [preference(tree, gamma=0.0) for tree in trees]
-    shaped = [preference(tree) for tree in trees]
-    in_place = [preference(tree, in_place=True) for tree in trees]
-    rows = [
-        compared("mars2", "gamma=0 (parent index lost) → 0.3", what, none, shaped),
-        compared("mars2", "in_place=True → False", what, in_place, shaped),
-    ]
-    for nodes in (8, 16):
-        normal, beta = ([searches.solved([t]) for t in attempt_trees(seed, 4 * items, nodes, Prior(kind))]
-                        for kind in ("normal", "beta"))  # fmt: skip
-        rows.append(compared("mars2", f"prior=normal (mean 0) → beta, {nodes} attempts", "solve rate", normal, beta))
-    return rows
-
-
 def rose_values(engine: Engine, items: int, seed: int) -> list[VariantRow]:
     """Values by position against values by prefix, on the same trees: what the merging does to the credit."""
     made = VariantRollouts("rose", "values", "countdown", {}, {}, {"restart": 0.25, "leaves": 16})
@@ -367,10 +324,15 @@ def main(settings: VariantSettings) -> None:
     on = (settings.items, settings.seed)
     rows: list[VariantRow] = []
     for contrast in ROLLOUTS:
-        rows += contrast.rows(engine, *on)
-        print(f"{contrast.recipe}: {contrast.switch}", flush=True)
-    rows += rose_values(engine, *on) + ets_rows(engine, *on) + mars2_rows(*on)
-    print(write_page(settings.out, rows, clip_range(engine, *on), settings.items))
+        if installed(contrast.recipe):
+            rows += contrast.rows(engine, *on)
+            print(f"{contrast.recipe}: {contrast.switch}", flush=True)
+    rows += rose_values(engine, *on) if installed("rose") else []
+    rows += ets_rows(engine, *on) if installed("ets") else []
+    for study in studies_with("variants"):
+        rows += study.variants(*on)
+    clip = clip_range(engine, *on) if installed("echo") else None
+    print(write_page(settings.out, rows, clip, settings.items))
     asyncio.run(engine.close())
 
 

@@ -50,7 +50,7 @@ NOT_RUN = """## Switches without a run
 """
 
 
-def write_page(folder: Path, rows: Sequence[VariantRow], clip: tuple[float, float], items: int) -> Path:
+def write_page(folder: Path, rows: Sequence[VariantRow], clip: tuple[float, float] | None, items: int) -> Path:
     """Write `variants.md` and return its path."""
     parts = [
         "# Bugs and inert switches of released code, both ways",
@@ -69,14 +69,15 @@ def write_page(folder: Path, rows: Sequence[VariantRow], clip: tuple[float, floa
             "\n".join(["| measure | released | here | difference |", "|---|---:|---:|---:|", *map(_line, mine)]),
             verdict(mine),
         ]  # fmt: skip
-    low, high = clip
-    parts += [
-        "## echo: a clip range per sequence",
-        f"ε = 0.05 + 0.15 σ(4(1 − C)) lies between {low:.4f} and {high:.4f} on real leaves, because C, a mean over the "
-        "five likeliest tokens, is at most 1/5. The constant 0.196 stands in for it: the largest difference is "
-        f"{max(abs(low - 0.196), abs(high - 0.196)):.4f}.",
-        NOT_RUN.rstrip(),
-    ]
+    if clip is not None:
+        low, high = clip
+        parts += [
+            "## echo: a clip range per sequence",
+            f"ε = 0.05 + 0.15 σ(4(1 − C)) lies between {low:.4f} and {high:.4f} on real leaves, because C, a mean over "
+            "the five likeliest tokens, is at most 1/5. The constant 0.196 stands in for it: the largest difference is "
+            f"{max(abs(low - 0.196), abs(high - 0.196)):.4f}.",
+        ]
+    parts.append(NOT_RUN.rstrip())
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "variants.md"
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")

@@ -62,6 +62,7 @@ def test_values_of_their_kind_pass_and_lists_become_tuples():
     assert checked_knobs("", Outer, {"ends": ["x"], "most": None}) == {"ends": ("x",), "most": None}
 
 
+@pytest.mark.papers("dars")
 @pytest.mark.parametrize(
     "make",
     [

@@ -151,6 +151,7 @@ def test_a_share_that_no_run_reaches_is_refused(text: str, said: str) -> None:
         schedule(text)
 
 
+@pytest.mark.papers("latr", "rorecomp")
 def test_by_default_every_stage_of_a_recipe_lies_within_a_run() -> None:
     steps = TrainConfig().steps
     late = {(name, knob) for name in RECIPES.names() for knob, text in schedules(load_recipe(name)).items()

@@ -34,7 +34,7 @@ class A2fm:
         "right answers 45.2 % cheaper than by reasoning alone; 50.2 to 58.6 % answered at once for 0.9 points",
         ("control", "filter"), "grpo",
         Evidence("free rollouts that choose the cheapest mode which solves", "the same arms at a fixed cost",
-                 "higher", 0.05, seeds=5, check="studies.exact.modes:a2fm"),
+                 "higher", 0.05, seeds=5, check="rolltree_papers.a2fm.study:a2fm"),
         task="tagged:calculator", needs=(Need.tags,), counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

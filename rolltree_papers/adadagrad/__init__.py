@@ -29,7 +29,7 @@ class AdAdaGrad:
         "the speed of large batches at the quality of small ones on image classifiers", ("control", "objective"),
         "grpo",
         Evidence("rollouts to the target", "the largest batch from the start", "lower", 0.05, seeds=5,
-                 check="studies.exact.batches:adadagrad"),
+                 check="rolltree_papers.adadagrad.study:adadagrad"),
         counter=Counter("budget/groups", rest=8.0),
     )  # fmt: skip
     group: int = 8

@@ -58,7 +58,7 @@ class AdaptivePixel:
         "73.4 % on HR-Bench 4K with the tool in 20.1 % of the answers, 66.5 % fewer than before",
         ("control", "filter"), "grpo",
         Evidence("free rollouts that use the tool where it helps and only there", "the same arms at a fixed cost",
-                 "higher", 0.05, seeds=5, check="studies.exact.modes:adaptive_pixel"),
+                 "higher", 0.05, seeds=5, check="rolltree_papers.adaptive_pixel.study:adaptive_pixel"),
         task="calculator", counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

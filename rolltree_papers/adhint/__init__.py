@@ -137,7 +137,7 @@ class ADHintRecipe:
         "better pass@1 and avg@8 than earlier RL with hints, for text and images, in and out of domain",
         ("control", "credit", "objective"), "grpo",
         Evidence("unhinted success on hard chains", "half of the answer always shown", "higher", 0.02, seeds=5,
-                 check="studies.prompts.chain:adhint"),
+                 check="rolltree_papers.adhint.study:adhint"),
         counter=Counter("budget/arm/hint"),
     )  # fmt: skip
     group: int = 16

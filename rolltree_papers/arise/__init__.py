@@ -316,7 +316,7 @@ class AriseRecipe:
         "better than GRPO and memories beside it on seven mathematics sets, by more on Omni-MATH (Qwen3-4B)",
         ("generate", "control", "replay"), "dapo",
         Evidence("prompts solved with the library's choice", "a random skill of the same library, or none", "higher",
-                 0.02, seeds=5, check="studies.prompts.skills:arise"),
+                 0.02, seeds=5, check="rolltree_papers.arise.study:arise"),
         task="countdown", counter=Counter("budget/arm/skilled"),
     )  # fmt: skip
     group: int = 8

@@ -20,7 +20,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.testing.tiny import SpellTask
 from rolltree.tree import Tree
 from rolltree_papers.arise import FIELDS, Arise, Library, Skill, SkillBonus, chances, first_worth, read
-from studies.prompts.skills import SkillWorld, told_apart
+from rolltree_papers.arise.study import SkillWorld, told_apart
 from studies.prompts.world import run
 from tests.rollout.flying import fly, tabular
 from tests.train.toy import KNOBS, Early, tiny_policy

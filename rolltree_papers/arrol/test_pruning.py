@@ -10,7 +10,7 @@ from rolltree.control.probe import Judgement, Probed, auc, in_flight
 from rolltree.task.protocol import Item
 from rolltree.tree.store.values import dumps, loads
 from rolltree_papers.arrol import Arrol, ArrolState, Calibrator, QualityHead, Survival, SurvivalJudge
-from studies.prompts.pruning import RULES, balance, follow
+from rolltree_papers.arrol.study import RULES, balance, follow
 
 
 def examples(seed: int, count: int = 400) -> tuple[list, list[float]]:

@@ -31,7 +31,7 @@ class BroRl:
         "a 1.5B model that stood still after 3,000 steps goes on to learn, at nearly twice the throughput",
         ("control", "credit", "objective"), "dapo",
         Evidence("mass of right answers after as many rollouts, each width at its best rate", "groups of 16", "higher",
-                 0.02, seeds=5, check="studies.exact.broad:brorl"),
+                 0.02, seeds=5, check="rolltree_papers.brorl.study:brorl"),
         counter=Counter("rollout/group_size", rest=8.0),
     )  # fmt: skip
     group: int = 128

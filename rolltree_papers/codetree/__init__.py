@@ -27,8 +27,8 @@ from rolltree.tree import Node, Tree
 # CodeTree: strategies, solutions and reflections on one stack, pruned by tests and a critic (arXiv 2411.04329).
 #
 # The rules know nothing of programs: `rolltree_papers.codetree` puts answers of a policy behind them, the authors'
-# study (`studies.search.codetree`) an editor whose chances are known. They follow the released agent mode, step by
-# step; its breadth-first mode is left out.
+# study (`rolltree_papers.codetree.study`) an editor whose chances are known. They follow the released agent mode, step
+# by step; its breadth-first mode is left out.
 
 MOST = 5
 """The critic's best score; the released value of code that passes and is not accepted is 1 + 5/15."""
@@ -267,7 +267,7 @@ class CodeTreeRecipe:
         "95.1 on HumanEval, 98.7 on MBPP and 43.0 on CodeContests (GPT-4o)", ("generate", "filter", "control"),
         "best_of_n",
         Evidence("programs solved", "one program edited again and again, as many calls", least=0.02,
-                 check="studies.search.codetree:codetree", seeds=5),
+                 check="rolltree_papers.codetree.study:codetree", seeds=5),
         counter=Counter("rollout/depth", rest=1.0),
     )  # fmt: skip
     generations: int = 20

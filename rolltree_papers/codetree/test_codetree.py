@@ -8,7 +8,7 @@ import pytest
 
 from rolltree.generate.search.graph import Made, SearchGraph, SearchNode
 from rolltree_papers.codetree import CodeTree, CodeTreeRules
-from studies.search.codetree import ARMS, Coding, Editor, found, rates
+from rolltree_papers.codetree.study import ARMS, Coding, Editor, found, rates
 
 
 class Scripted:

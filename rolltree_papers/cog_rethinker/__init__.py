@@ -175,7 +175,7 @@ class CogRethinkerRecipe:
         ("generate", "control", "credit"), "dapo",
         Evidence("hard prompts that teach per 1,000 rollouts, where a rescue adds N(1.5, 1.5²) to a logit",
                  "dapo, which asks other prompts", "higher", 1.0, seeds=5,
-                 check="studies.prompts.rescue:cog_rethinker"),
+                 check="rolltree_papers.cog_rethinker.study:cog_rethinker"),
         task="countdown", counter=Counter("budget/arm/decompose"),
     )  # fmt: skip
     group: int = 8

@@ -93,7 +93,7 @@ class DarsRecipe:
         "dars", "Difficulty-adaptive rollout sampling", "2508.13755", 2025, CLAIM, ("control", "credit", "objective"),
         "dr_grpo",
         Evidence("pass@128 of all prompts after training on as many rollouts", "uniform width", "higher", 0.02, seeds=5,
-                 check="studies.prompts.checks:dars"),
+                 check="rolltree_papers.dars.study:dars"),
         counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8

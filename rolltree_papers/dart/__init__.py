@@ -176,7 +176,7 @@ class DartRecipe:
         "42.13 % on OSWorld (7B), 14.6 points over its base; 0 to 46 % on 22 tasks that failed 32 times in a row",
         ("control", "filter", "objective"), "dapo",
         Evidence("pass rate of the hardest quarter at equal rollouts", "the same width everywhere and no rescue",
-                 "higher", 0.02, seeds=5, check="studies.prompts.checks:dart"),
+                 "higher", 0.02, seeds=5, check="rolltree_papers.dart.study:dart"),
         needs=(Need.revisits,), counter=Counter("budget/arm/rescue"),
     )  # fmt: skip
     group: int = 8

@@ -180,7 +180,7 @@ class DotsRecipe:
         "23 to 62 % less time to reach GRPO's score on six pairs of model and data set",
         ("control", "replay", "objective"), "grpo",
         Evidence("correlation of predicted and true pass rate", "each prompt's last seen rate", "higher", 0.05,
-                 seeds=5, check="studies.prompts.checks:dots"),
+                 seeds=5, check="rolltree_papers.dots.study:dots"),
         needs=(Need.revisits,), counter=Counter("budget/arm/measured"),
     )  # fmt: skip
     group: int = 8

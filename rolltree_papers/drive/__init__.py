@@ -102,7 +102,7 @@ class DriveRecipe:
         "weekly Codeforces contests from pass@1 0.115 to 0.182 (+58 %) over supervised fine-tuning (Qwen2.5-32B)",
         ("control",), "grpo",
         Evidence("pass rate of all prompts after training on as many rollouts", "the broad stage alone", "higher", 0.02,
-                 seeds=5, check="studies.prompts.checks:drive"),
+                 seeds=5, check="rolltree_papers.drive.study:drive"),
         counter=Counter("budget/arm/measured"),
     )  # fmt: skip
     group: int = 8

@@ -178,7 +178,7 @@ class Dts:
         "DTS* equals best-of-N with up to a fifth of the denoiser calls (Stable Diffusion 1.5, text diffusion)",
         ("generate", "control"), "flow_grpo",
         Evidence("distance to the distribution that is sampled from", "as many independent paths, weighed", "lower",
-                 0.02, seeds=5, check="studies.exact.tilted:dts"),
+                 0.02, seeds=5, check="rolltree_papers.dts.study:dts"),
         task="digits", counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     rollouts: int = 64

@@ -307,7 +307,7 @@ class Ets:
         "1.8 times smaller caches and 1.4 times the throughput at near-equal accuracy (MATH500, GSM8K)",
         ("control", "filter"), "grpo",
         Evidence("accuracy", "the best vote over independent rollouts at equal tokens",
-                 check="studies.searches:ets", seeds=6),
+                 check="rolltree_papers.ets.study:ets", seeds=6),
         counter=Counter("rollout/pruned/the rule gave it no way on"),
     )  # fmt: skip
     width: int = 16

@@ -27,7 +27,7 @@ from rolltree.tree import Node, Tree
 # Every individual is edited, and the edit takes its place where a judge prefers it; every third time individuals are
 # paired, and what two of them give takes the place of both where it is preferred to both. Nothing has a score. The
 # rules know nothing of what an individual is: `rolltree_papers.evogit` puts answers behind them, the authors' study
-# (`studies.search.evogit`) vectors of an exact landscape.
+# (`rolltree_papers.evogit.study`) vectors of an exact landscape.
 
 Anode = SearchNode[Any]
 BETTER = "better"
@@ -168,7 +168,7 @@ class EvoGitRecipe:
         "two case studies without numbers: a web application and a meta-solver for bin packing",
         ("generate", "filter", "replay"), "best_of_n",
         Evidence("mean value", "the same edits without merges on separable landscapes",
-                 check="studies.search.evogit:merges", seeds=5),
+                 check="rolltree_papers.evogit.study:merges", seeds=5),
         counter=Counter("budget/judge_calls"),
     )  # fmt: skip
     population: int = 8

@@ -7,7 +7,7 @@ import numpy as np
 from rolltree.generate.search.graph import Made, Move, SearchGraph
 from rolltree.generate.search.loop import Moment
 from rolltree_papers.evogit import BETTER, EvoGit, EvoGitRules, novel
-from studies.search.evogit import run
+from rolltree_papers.evogit.study import run
 
 
 def planted(rules: EvoGitRules) -> tuple[EvoGit, SearchGraph[str]]:

@@ -102,7 +102,7 @@ class Fapo:
         "fapo", "Flawed-aware policy optimisation", "FAPO", 2025,
         "more answers right for the right reasons at no more tokens", ("filter", "credit"), "grpo",
         Evidence("clean share", "grpo that calls flawed answers wrong", "higher", 0.1, seeds=5,
-                 check="studies.exact.bandit:fapo"),
+                 check="rolltree_papers.fapo.study:fapo"),
         task="arithmetic", counter=Counter("reward/part/flawed"),
     )  # fmt: skip
     group: int = 8

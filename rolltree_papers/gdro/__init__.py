@@ -310,7 +310,7 @@ class PromptGdroRecipe:
         "prompt_gdro", "Prompt-GDRO", "2601.19280", 2026,
         "pass@8 +10.6 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control", "credit"), "grpo",
         Evidence("pass rate of the worst bin, weights of mean 1 a step", "uniform weights", "higher", 0.005, seeds=5,
-                 check="studies.prompts.checks:prompt_gdro"),
+                 check="rolltree_papers.gdro.study:prompt_gdro"),
         needs=(Need.revisits,), counter=Counter("policy/credit_apart"),
     )  # fmt: skip
     group: int = 8
@@ -341,7 +341,7 @@ class RolloutGdroRecipe:
         "rollout_gdro", "Rollout-GDRO", "2601.19280", 2026,
         "pass@8 +10.1 % relative over GRPO (Qwen3-1.7B/4B/8B base, DAPO 14.1k)", ("control",), "grpo",
         Evidence("summed variance of group means", "uniform width", "lower", 0.0, seeds=5,
-                 check="studies.prompts.checks:rollout_gdro"),
+                 check="rolltree_papers.gdro.study:rollout_gdro"),
         needs=(Need.revisits,), counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8

@@ -88,7 +88,7 @@ class GrpoRoc:
         "80.6 on AIME 2024 with 14B in 510 steps, with shorter answers than much larger models",
         ("generate", "filter"), "dapo",
         Evidence("right answers after training, times how clean they are", "as many at random, penalised",
-                 "higher", 0.02, seeds=5, check="studies.exact.clean:grpo_roc"),
+                 "higher", 0.02, seeds=5, check="rolltree_papers.grpo_roc.study:grpo_roc"),
         counter=Counter("rollout/dropped/enough cleaner rollouts of its kind"),
     )  # fmt: skip
     group: int = 32

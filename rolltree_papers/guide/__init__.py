@@ -74,7 +74,7 @@ class GuideRecipe:
         "up to +4 % macro average over GRPO on mathematics (7B, 32B), pass@16 also up",
         ("generate", "control", "objective"), "grpo",
         Evidence("unhinted pass rate of a hard prompt", "GRPO with as many rollouts", "higher", 0.05, seeds=20,
-                 check="studies.prompts.checks:guide"),
+                 check="rolltree_papers.guide.study:guide"),
         counter=Counter("budget/arm/guided"),
     )  # fmt: skip
     group: int = 8

@@ -75,7 +75,7 @@ class Hrm:
         "best of N is steadier than by process or outcome reward models, and transfers better between sets",
         ("generate", "filter"), "step_labels",
         Evidence("right answers by best of 64", "the same head on single steps alone",
-                 check="studies.search.merged:merged", seeds=5),
+                 check="rolltree_papers.hrm.study:merged", seeds=5),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     ways: int = 5

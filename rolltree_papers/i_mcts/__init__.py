@@ -61,7 +61,7 @@ class IMcts:
         "i_mcts", "Introspective Monte Carlo tree search", "2502.14693", 2025,
         "6 % absolute over strong open AutoML agents on ML tasks", ("generate", "filter", "control"), "mcts",
         Evidence("best worth", "plain UCT, as many runs", least=0.01, seeds=5,
-                 check="studies.search.pipelines:imcts"),
+                 check="rolltree_papers.i_mcts.study:imcts"),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     turns: int = 16

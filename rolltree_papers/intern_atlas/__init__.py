@@ -149,7 +149,7 @@ class InternAtlas:
     abstract was read: that one queue orders all open steps by a policy's score, that weak evidence is cut at `least`,
     that a chain may end anywhere and is worth the mean of its steps are reconstructed. The graph of a million papers,
     its typed edges with quotations, and the judging of ideas are left out. Where times are wrong the order harms
-    (`python -m studies.search.lineage`).
+    (`python -m rolltree_papers.intern_atlas.study`).
     """
 
     card: ClassVar[Card] = Card(
@@ -157,7 +157,7 @@ class InternAtlas:
         "strong agreement of evolution chains with those of experts (no number in the abstract)",
         ("generate", "control"), "grpo",
         Evidence("planted chain found, a tenth of the times wrong", "the same queue without an order of time",
-                 least=0.02, check="studies.search.lineage:chained", seeds=5),
+                 least=0.02, check="rolltree_papers.intern_atlas.study:chained", seeds=5),
         counter=Counter("rollout/pruned/not followed"),
     )  # fmt: skip
     expansions: int = 20

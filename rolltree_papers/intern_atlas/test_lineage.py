@@ -18,7 +18,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply, Split, Verdict
 from rolltree.tree import Forest
 from rolltree_papers.intern_atlas import EARLIER, UNFOLLOWED, OrderedActions
-from studies.search.lineage import recall
+from rolltree_papers.intern_atlas.study import recall
 
 LETTERS = Letters("abcde?.0123456789")
 

@@ -25,7 +25,7 @@ class KatCoder:
         "kat_coder", "Error-masked imitation", "2510.18779", 2025,
         "62.4 % on SWE-bench Verified (32B) by a pipeline of which this is one stage", ("filter", "objective"), "grpo",
         Evidence("first calls that fail", "the same imitation without the mask", "lower", 0.02, seeds=5,
-                 check="studies.exact.masks:kat_coder"),
+                 check="rolltree_papers.kat_coder.study:kat_coder"),
         task="calculator?fail_rate=0.3", counter=Counter("rollout/masked"),
     )  # fmt: skip
     group: int = 8

@@ -128,7 +128,7 @@ class LabelTree:
         "the whole path at once is best on the deeper hierarchy, at a cost that grows with it; examples always help",
         ("generate",), "best_of_n",
         Evidence("labels right from the top down", "the product of the levels' accuracies", "equal", 0.03,
-                 check="studies.labels:down", seeds=5),
+                 check="rolltree_papers.label_tree.study:down", seeds=5),
         task="labelled:arithmetic", options="--between ,", counter=Counter("budget/role/labeller"),
     )  # fmt: skip
     labels: str = ""

@@ -11,7 +11,7 @@ from rolltree.generate.runner import grow
 from rolltree.task.protocol import Item
 from rolltree.tree import Tree
 from rolltree_papers.label_tree import LABELS, LabelChoice, Topology, children
-from studies.labels import Labelled, measured
+from rolltree_papers.label_tree.study import Labelled, measured
 
 LETTERS = Letters("abcd/?")
 

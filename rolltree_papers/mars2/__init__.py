@@ -275,7 +275,7 @@ class Mars2:
         "mars2", "Multi-agent reinforced tree search", "2604.14564", 2026,
         "up to 8.0 points pass@1 over single-agent baselines on code, for several pairs of models",
         ("generate", "control", "credit"), "gspo",
-        Evidence("solve rate", "the better agent alone, best of 8", check="studies.searches:mars2", seeds=5),
+        Evidence("solve rate", "the better agent alone, best of 8", check="rolltree_papers.mars2.study:mars2", seeds=5),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     nodes: int = 8

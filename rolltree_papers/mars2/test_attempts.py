@@ -19,7 +19,8 @@ from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import table
 from rolltree_papers.mars2 import Attempts, Prior, attempts
-from studies.searches import drafter, generation_by_score, grown, mender
+from rolltree_papers.mars2.study import generation_by_score
+from studies.searches import drafter, grown, mender
 
 
 def trees(strategy: Attempts, n: int = 4, **settings: Any) -> list[Tree]:

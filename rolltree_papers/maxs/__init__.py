@@ -170,7 +170,7 @@ class Maxs:
         "63.46 against 57.04 by trees of thoughts with a 65th of the tokens (MiMo-VL-7B, five sets)",
         ("generate", "control"), "best_of_n",
         Evidence("steps off the trap", "foresight without the variance terms", least=0.02, seeds=10,
-                 check="studies.search.foresight:traps"),
+                 check="rolltree_papers.maxs.study:traps"),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     answers: int = 1

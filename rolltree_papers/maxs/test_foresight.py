@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rolltree_papers.maxs import Foresight
-from studies.search.foresight import good, grown, told_apart
+from rolltree_papers.maxs.study import good, grown, told_apart
 
 
 def test_the_rewards_are_the_papers_formulas() -> None:

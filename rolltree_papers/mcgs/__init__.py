@@ -51,8 +51,8 @@ def _values(nodes: Sequence[SearchNode[Any]]) -> list[float]:
 # MCGS: a tree search whose branches read one another once they stand still (AutoMLGen, arXiv 2510.08511).
 #
 # The rules know nothing of what a node is: `rolltree_papers.mcgs` puts answers of a policy behind them, the authors'
-# study (`studies.search.nk`) vectors of an exact landscape. Constants are those of the same group's open successor
-# code; the paper's own table was not readable.
+# study (`rolltree_papers.mcgs.study`) vectors of an exact landscape. Constants are those of the same group's open
+# successor code; the paper's own table was not readable.
 
 Anode = SearchNode[Any]
 GAIN = 1e-4
@@ -344,8 +344,8 @@ class McgsRecipe:
         "mcgs", "Monte Carlo graph search", "2510.08511", 2025,
         "36.4 % average medal rate on MLE-Bench in 12 hours, half of the usual time", ("generate", "control", "replay"),
         "best_of_n",
-        Evidence("best value", "UCT with the same edits on separable landscapes", check="studies.search.nk:separable",
-                 seeds=5),
+        Evidence("best value", "UCT with the same edits on separable landscapes",
+                 check="rolltree_papers.mcgs.study:separable", seeds=5),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     nodes: int = 32

@@ -159,7 +159,7 @@ class MedS3:
         "+2 points over prior open models on 11 medical sets by self-evolved search, about 13 with PRM selection",
         ("generate", "filter"), "step_labels",
         Evidence("rank correlation of step values with exact ones", "shares of right independent rollouts, same tokens",
-                 "higher", 0.05, seeds=5, check="studies.search.slow:values"),
+                 "higher", 0.05, seeds=5, check="rolltree_papers.meds3.study:values"),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     ways: int = 3

@@ -11,7 +11,7 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.tree import Tree
 from rolltree.tree.steps import STEP_VALUE
 from rolltree_papers.meds3 import SlowThinking
-from studies.search.slow import LETTERS, exact, grown, slips
+from rolltree_papers.meds3.study import LETTERS, exact, grown, slips
 
 SLOW = SlowThinking(nodes=12, samples=12, least=3)
 

@@ -41,7 +41,7 @@ class MisinfoCorrect:
         "replies that are more polite, more factual and refute more than those of baselines", ("generate", "filter"),
         "rloo",
         Evidence("politeness, refutation and evidence", "one mean reward for the batch, no baseline, as released",
-                 "higher", 0.05, seeds=5, check="studies.exact.replies:misinfo_correct"),
+                 "higher", 0.05, seeds=5, check="rolltree_papers.misinfo_correct.study:misinfo_correct"),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

@@ -84,14 +84,14 @@ class MyAntFarm:
     for all that the three are asked for (`stages=""`, and the requirements in the prompt). Texts are the user's; only
     the abstract was read, and the order of three is the paper's. Its evidence has such a role answer as often as the
     chain's tokens allow, and vote; every further part that is asked for at once costs it a tenth of the chance of each.
-    Where it costs nothing, the vote is ahead (`python -m studies.incidents`).
+    Where it costs nothing, the vote is ahead (`python -m rolltree_papers.myantfarm.study`).
     """
 
     card: ClassVar[Card] = Card(
         "myantfarm", "A chain of diagnoser, planner and assessor", "MyAntFarm", 2025,
         "100 % against 1.7 % actionable recommendations in 348 trials, at equal latency", ("generate",), "best_of_n",
         Evidence("quality of the chain", "the vote of a single role that is asked for the same, as many tokens",
-                 least=0.02, check="studies.incidents:chained", seeds=5),
+                 least=0.02, check="rolltree_papers.myantfarm.study:chained", seeds=5),
         counter=Counter("budget/role/diagnoser"),
     )  # fmt: skip
     diagnose: str = "{prompt}"

@@ -10,7 +10,7 @@ import pytest
 from rolltree.control.ledger import Budget
 from rolltree.generate.runner import grow
 from rolltree_papers.myantfarm import Stage, Staged
-from studies.incidents import LETTERS, Incident, quality, voted, writer
+from rolltree_papers.myantfarm.study import LETTERS, Incident, quality, voted, writer
 
 
 def test_every_role_sees_those_before_it_and_the_answer_is_judged_by_itself() -> None:

@@ -27,7 +27,7 @@ class Otr:
         ("generate", "objective"), None,
         Evidence(
             "nats lost on the first language at equal fit of the second", "likelihood (supervised fine-tuning)",
-            "lower", 0.05, seeds=5, check="studies.exact.languages:otr",
+            "lower", 0.05, seeds=5, check="rolltree_papers.otr.study:otr",
         ),
         counter=Counter("policy/data_probability"),
     )  # fmt: skip

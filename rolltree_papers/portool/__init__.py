@@ -97,7 +97,7 @@ class Portool:
         "64.07 % accuracy, about 5 points above GRPO, with 11 % fewer tool steps (Qwen2.5-7B, 17 tools)",
         ("generate", "credit"), "grpo",
         Evidence("noise of the gradient at equal tool calls", "grpo on independent rollouts", "lower", 0.05, seeds=5,
-                 check="studies.exact.checks:portool"),
+                 check="rolltree_papers.portool.study:portool"),
         counter=Counter("rollout/births/boundary"),
     )  # fmt: skip
     leaves: int = 16

@@ -31,7 +31,7 @@ class PpoMillion:
         "over a million environments learn on to a trillion transitions, where fewer stood still below ten billion",
         ("control", "objective"), "ppo",
         Evidence("reward at the end at equal samples", "minibatches that grow with the batch", "higher", 0.02, seeds=5,
-                 check="studies.exact.batches:ppo_million"),
+                 check="rolltree_papers.ppo_million.study:ppo_million"),
         counter=Counter("optim/updates", rest=1.0),
     )  # fmt: skip
     group: int = 1

@@ -159,7 +159,7 @@ class RebuttalAgent:
         "rebuttals graded 9.42 where the base has 7.96; 0.79 less without the grade of the response",
         ("generate", "filter"), "grpo",
         Evidence("responses that meet the concern and are no template", "the same without distance from templates",
-                 "higher", 0.05, seeds=5, check="studies.exact.rebuttal:rebuttal_agent"),
+                 "higher", 0.05, seeds=5, check="rolltree_papers.rebuttal_agent.study:rebuttal_agent"),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

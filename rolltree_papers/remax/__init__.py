@@ -101,7 +101,7 @@ class ReMax:
         "PPO's quality at half its memory and 1.6 times its speed; less variance than REINFORCE",
         ("generate", "credit"), "rloo",
         Evidence("noise of the gradient at equal rollouts", "leave-one-out", "lower", 0.05, seeds=5,
-                 check="studies.exact.checks:remax"),
+                 check="rolltree_papers.remax.study:remax"),
         counter=Counter("rollout/dropped/the greedy baseline"),
     )  # fmt: skip
     group: int = 1

@@ -31,7 +31,7 @@ class Rtv:
         "SWE-Bench Verified 70.9 to 77.6 and Terminal-Bench 46.9 to 59.1 (Claude 4.5 Opus), 5 to 12 points by votes",
         ("generate", "filter"), "grpo",
         Evidence("right answers chosen", "one tournament of as many attempts", "higher", 0.02, seeds=5,
-                 check="studies.roles:rtv"),
+                 check="rolltree_papers.rtv.study:rtv"),
         counter=Counter("budget/role/again"),
     )  # fmt: skip
     attempts: int = 16

@@ -26,7 +26,7 @@ class Sage:
         "sage", "Self-abstraction from grounded experience", "2511.05931", 2025,
         "SWE-Bench Verified up by 7.2 % relative (GPT-5, Mini-SWE-Agent)", ("generate",), "rtv",
         Evidence("right answers submitted", "the surer of two attempts", "higher", 0.02, seeds=5,
-                 check="studies.roles:sage"),
+                 check="rolltree_papers.sage.study:sage"),
         counter=Counter("budget/role/again"),
     )  # fmt: skip
     ask: str = ""

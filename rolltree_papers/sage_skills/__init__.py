@@ -89,7 +89,7 @@ class SageSkills:
         "AppWorld scenarios 60.7 against 51.8 for GRPO without a library, with 26 % fewer steps and 59 % fewer tokens",
         ("generate", "credit"), "grpo",
         Evidence("second tasks solved", "the same chains paid by their outcomes alone", "higher", 0.02, seeds=5,
-                 check="studies.exact.skills:sage_skills"),
+                 check="rolltree_papers.sage_skills.study:sage_skills"),
         task="chained:calculator", needs=(Need.turns(2), Need.part("uses")), counter=Counter("reward/part/uses"),
     )  # fmt: skip
     group: int = 8

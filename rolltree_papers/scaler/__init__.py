@@ -276,7 +276,7 @@ class ScalerRecipe:
         "40.2 points on average (Qwen3-1.7B-Base) where static data sets give 38.9 to 39.1", ("control", "generate"),
         "grpo",
         Evidence("share of groups with variance while skill grows", "levels drawn evenly", "higher", 0.05, seeds=5,
-                 check="studies.prompts.levels:scaler"),
+                 check="rolltree_papers.scaler.study:scaler"),
         counter=Counter("budget/other_levels"),
     )  # fmt: skip
     group: int = 8

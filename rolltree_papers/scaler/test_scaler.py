@@ -14,7 +14,7 @@ from rolltree.control.plan import Step
 from rolltree.task.items import ENVIRONMENT
 from rolltree.task.protocol import Item
 from rolltree_papers.scaler import Environment, Scaler, ScalerState, finished, kind_of, made_to_order
-from studies.prompts.levels import LEVELS, Ladders, informative
+from rolltree_papers.scaler.study import LEVELS, Ladders, informative
 from studies.prompts.world import run
 
 

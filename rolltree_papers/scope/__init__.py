@@ -139,7 +139,7 @@ class Scope:
         "46.6 on average on mathematics, 53.4 out of distribution, 13.5 % more diversity",
         ("filter", "generate", "replay", "objective"), "grpo",
         Evidence("accuracy of the trained policy", "the better of plain groups and a corrector's whole rollouts",
-                 least=0.02, seeds=10, check="studies.search.repair:learned"),
+                 least=0.02, seeds=10, check="rolltree_papers.scope.study:learned"),
         counter=Counter("rollout/births/forced"),
     )  # fmt: skip
     group: int = 8

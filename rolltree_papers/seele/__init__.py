@@ -189,7 +189,7 @@ class SeeleRecipe:
         "+11.8 points over GRPO and +3.6 over the best hint method on six mathematics sets",
         ("generate", "control", "credit"), "dr_grpo",
         Evidence("a(1−a) at the third visit", "half of the answer always shown", "higher", 0.02, seeds=5,
-                 check="studies.prompts.checks:seele"),
+                 check="rolltree_papers.seele.study:seele"),
         needs=(Need.revisits,), counter=Counter("budget/arm/hint"),
     )  # fmt: skip
     group: int = 16

@@ -128,7 +128,7 @@ class SelfPretraining:
         ("generate", "credit", "objective"), None,
         Evidence(
             "bad continuations of a bad prefix", "likelihood of the judged best candidate", "lower", 0.01, seeds=5,
-            check="studies.exact.languages:self_pretraining",
+            check="rolltree_papers.self_pretraining.study:self_pretraining",
         ),
         counter=Counter("policy/pair_accuracy"),
     )  # fmt: skip

@@ -41,7 +41,7 @@ class SlideForge:
         "slideforge", "Inverse specification rewards", "SlideForge", 2026,
         "a 7B model reaches 91.2 % of its teacher's quality, 33.1 % above its start", ("generate", "filter"), "grpo",
         Evidence("brief read back with its names covered", "the better of the brief alone and the five other parts",
-                 "higher", 0.05, seeds=5, check="studies.exact.slides:slideforge"),
+                 "higher", 0.05, seeds=5, check="rolltree_papers.slideforge.study:slideforge"),
         task="slides", counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

@@ -115,7 +115,7 @@ class StRaptor:
         "up to 20 points of answer accuracy on semi-structured tables over nine baselines, with all of its parts",
         ("filter",), "grpo",
         Evidence("right answers chosen", "the majority of as many calls", "higher", 0.02, seeds=5,
-                 check="studies.roles:st_raptor"),
+                 check="rolltree_papers.st_raptor.study:st_raptor"),
         counter=Counter("budget/judge_calls"),
     )  # fmt: skip
     answers: int = 8

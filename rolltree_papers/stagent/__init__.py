@@ -99,7 +99,7 @@ class StagentRecipe:
         "prompts chosen by mean reward × reward variance train an agentic planner where most queries teach nothing",
         ("control", "filter"), "grpo",
         Evidence("groups with variance per 1,000 rollouts, measuring ones counted", "uniform choice from the same pool",
-                 "higher", 5.0, seeds=5, check="studies.prompts.checks:stagent"),
+                 "higher", 5.0, seeds=5, check="rolltree_papers.stagent.study:stagent"),
         counter=Counter("budget/arm/measured"),
     )  # fmt: skip
     group: int = 8

@@ -23,7 +23,8 @@ class StepLabelsRecipe:
         "step_labels", "Step labels by Monte Carlo continuation", "2312.08935", 2023,
         "77.9 to 84.1 % on GSM8K, 28.6 to 33.0 % on MATH by rewards of steps without human labels (Mistral-7B)",
         ("generate", "filter"), "best_of_n",
-        Evidence("AUC of a head", "confidence in the same steps", check="studies.search.labels:head", seeds=6),
+        Evidence("AUC of a head", "confidence in the same steps",
+                 check="rolltree_papers.step_labels.study:head", seeds=6),
         counter=Counter("rollout/births/resample"),
     )  # fmt: skip
     rollouts: int = 4

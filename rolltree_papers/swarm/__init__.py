@@ -161,7 +161,7 @@ class SwarmRecipe:
         "cumulative reward 1,093 with four own and four foreign groups, 562 with eight own (8 x Qwen2.5-0.5B)",
         ("replay", "control"), "grpo",
         Evidence("mean reward of four nodes over the run", "the same nodes alone, the better of new and past groups",
-                 "higher", 0.02, seeds=5, check="studies.exact.swarm:swarm"),
+                 "higher", 0.02, seeds=5, check="rolltree_papers.swarm.study:swarm"),
         counter=Counter("budget/arm/foreign"),
     )  # fmt: skip
     group: int = 8

@@ -170,7 +170,7 @@ class TableGptR1:
         "Spider 86.7 and BIRD 63.2 with Qwen3-8B, which keeps 95.6 on GSM8K", ("generate", "filter", "objective"),
         "gspo",
         Evidence("texts that are right for their kind of task", "the same parts, unrouted, at their better",
-                 "higher", 0.05, seeds=5, check="studies.exact.routed:tablegpt_r1"),
+                 "higher", 0.05, seeds=5, check="rolltree_papers.tablegpt_r1.study:tablegpt_r1"),
         counter=Counter("reward/reshaped"),
     )  # fmt: skip
     group: int = 8

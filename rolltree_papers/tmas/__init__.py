@@ -194,7 +194,7 @@ class Tmas:
         "keeps improving to iteration 19 where refinement plateaus (HLE-Math-100, IMO-AnswerBench-50)",
         ("generate", "filter", "replay"), "rtv",
         Evidence("right answers after four rounds", "the same attempts and judge without banks", "higher", 0.02,
-                 seeds=5, check="studies.roles:tmas"),
+                 seeds=5, check="rolltree_papers.tmas.study:tmas"),
         counter=Counter("budget/role/experience"),
     )  # fmt: skip
     attempts: int = 8

@@ -218,7 +218,7 @@ class TreePlanner:
     their text after what the environment has said, instead of by a majority of sampled letters; to end is chosen only
     where nothing else is left, and what an action failed with is not shown to the next choice. Unlike the released code
     it ends where the plan or the environment ends, not where the goal happens to hold. Plans are cheaper than asking at
-    every step for long tasks and few plans, and dearer otherwise (`python -m studies.search.planner`).
+    every step for long tasks and few plans, and dearer otherwise (`python -m rolltree_papers.tree_planner.study`).
     """
 
     card: ClassVar[Card] = Card(
@@ -226,7 +226,7 @@ class TreePlanner:
         "92.2 % fewer tokens than the best previous method and 40.5 % fewer error corrections on VirtualHome",
         ("generate", "control"), "grpo",
         Evidence("tokens of asking at each step", "tokens of plans and choices, 12 actions, 25 plans",
-                 check="studies.search.planner:cheaper", seeds=5),
+                 check="rolltree_papers.tree_planner.study:cheaper", seeds=5),
         counter=Counter("budget/role/planner"),
     )  # fmt: skip
     plans: int = 25

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rolltree_papers.tree_planner import END, plan_trie, valid
-from studies.search.planner import Household, crossing, ratio, walked
+from rolltree_papers.tree_planner.study import Household, crossing, ratio, walked
 
 
 def test_what_plans_share_stands_once_and_the_same_action_elsewhere_is_another_node() -> None:

@@ -24,7 +24,7 @@ from rolltree.tree import Node, Tree
 # A path starts at a proposal that nobody took, goes on with one of the new proposals by chance, and ends where a step
 # goes wrong, the episode ends, or it is long enough. What stands beside it stays open for the paths after it. The rules
 # know nothing of screens; `ExploredActions` puts a policy's turns behind them, the authors' study
-# (`studies.search.screens`) a graph of screens that is played again from its first one.
+# (`rolltree_papers.treecua.study`) a graph of screens that is played again from its first one.
 
 Order = Literal["random", "deep", "shallow", "hybrid"]
 UNEXPLORED = "left unexplored"
@@ -184,7 +184,7 @@ class TreeCua:
         "5.5 to 34.6 % on OSWorld by fine-tuning on explored paths, 36.6 with pairs of siblings (Qwen2.5-VL-7B)",
         ("generate", "filter", "control"), "grpo",
         Evidence("different actions seen", "independent episodes of as many actions",
-                 check="studies.search.screens:explored", seeds=5),
+                 check="rolltree_papers.treecua.study:explored", seeds=5),
         counter=Counter("rollout/pruned/left unexplored"),
     )  # fmt: skip
     paths: int = 8

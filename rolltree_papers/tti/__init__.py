@@ -35,7 +35,7 @@ class Tti:
         "best open web agents on WebVoyager and WebArena with open data (Gemma-3-12B)", ("control", "replay"),
         "kat_coder",
         Evidence("goals reached at equal environment steps", "the better of two horizons that stay", "higher", 0.02,
-                 seeds=5, check="studies.exact.horizons:tti"),
+                 seeds=5, check="rolltree_papers.tti.study:tti"),
         task="grid", counter=Counter("rollout/recalled_groups"),
     )  # fmt: skip
     group: int = 8

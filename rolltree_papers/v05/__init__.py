@@ -181,7 +181,7 @@ class V05Recipe:
         "about 10 % relative over GRPO and DAPO on six mathematics sets at a group size of 4", ("control", "credit"),
         "dr_grpo",
         Evidence("squared error of the baseline, prior of mixed quality", "group mean of as many rollouts", "lower",
-                 0.001, seeds=5, check="studies.prompts.checks:v05"),
+                 0.001, seeds=5, check="rolltree_papers.v05.study:v05"),
         needs=(Need.revisits,), counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 4

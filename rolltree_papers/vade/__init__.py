@@ -83,7 +83,7 @@ class VadeRecipe:
         "vade", "Variance-aware dynamic sampling", "2511.18902", 2025,
         "beats GRPO, GSPO and filtered sampling on multimodal reasoning without extra rollouts", ("control",), "grpo",
         Evidence("share of groups with variance", "uniform from the same pool", "higher", 0.05, seeds=5,
-                 check="studies.prompts.checks:vade"),
+                 check="rolltree_papers.vade.study:vade"),
         counter=Counter("budget/revisited"),
     )  # fmt: skip
     group: int = 8

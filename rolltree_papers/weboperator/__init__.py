@@ -34,7 +34,7 @@ from rolltree.tree import Tree
 # One action of the queue is done a turn, the best one, wherever it stands. Actions that end the episode wait until
 # enough of them are known, those that cannot be undone come last, and after one of these all that was proposed before
 # it is void. The rules know nothing of pages; `OperatedActions` puts a policy's turns behind them, the authors' study
-# (`studies.search.site`) a site whose state is lost on the way back.
+# (`rolltree_papers.weboperator.study`) a site whose state is lost on the way back.
 
 VOID, FULL, LOST, AGREED, DEEP, LEFT = (
     "an action was done that cannot be undone", "the queue is full", "no way back leads there", "all agreed to end",
@@ -206,7 +206,7 @@ class WebOperator:
         "54.56 % on WebArena (GPT-4o), ahead of searches that hold going back to be free and safe",
         ("generate", "filter", "control"), "grpo",
         Evidence("tasks done without harm", "best first, going back by doing actions again",
-                 check="studies.search.site:operated", seeds=5),
+                 check="rolltree_papers.weboperator.study:operated", seeds=5),
         counter=Counter("rollout/pruned/another action was done"),
     )  # fmt: skip
     ways: int = 4

@@ -92,8 +92,8 @@ class WebStar:
         "webstar", "Step-level filtering with hindsight", "2512.10962", 2025,
         "over 15 % above UI-TARS-1.5-7B on WebVoyager by fine-tuning alone (7B)", ("generate", "filter", "credit"),
         "step_labels",
-        Evidence("goals reached", "as many steps of successful rollouts", check="studies.search.hindsight:filtered",
-                 seeds=5),
+        Evidence("goals reached", "as many steps of successful rollouts",
+                 check="rolltree_papers.webstar.study:filtered", seeds=5),
         counter=Counter("rollout/group_size"),
     )  # fmt: skip
     rollouts: int = 8

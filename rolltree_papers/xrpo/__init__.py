@@ -197,7 +197,7 @@ class XrpoRecipe:
         "up to +4 points pass@1 and +6 cons@32 over GRPO and GSPO; up to 2.7 times faster convergence",
         ("control", "generate", "credit"), "grpo",
         Evidence("mean squared error of group means", "uniform width", "lower", 0.0005, seeds=5,
-                 check="studies.prompts.checks:xrpo"),
+                 check="rolltree_papers.xrpo.study:xrpo"),
         counter=Counter("rollout/group_size_spread"),
     )  # fmt: skip
     group: int = 8

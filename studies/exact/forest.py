@@ -7,9 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rolltree.filter.versus import Versus
 from rolltree.tree import Node, Top, Tree
 from rolltree.tree.table import Floats
-from rolltree_papers.brpo import Versus
 from studies.exact.problem import Problem, Solved, State
 
 Forks = Literal["flat", "even", "uneven"]

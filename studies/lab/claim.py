@@ -21,8 +21,6 @@ from rolltree.recipe.registry import load_recipe, recipes
 from rolltree.registry import in_file
 from studies.lab.systems import SYSTEMS
 
-EVIDENCE = ROOT.parent / "evidence"
-"""Where a checkout keeps its evidence."""
 END = 1024
 """Samples of the first and the last evaluation of a run of evidence: 256 items with 4 each, or 128 with 8."""
 Kind = Literal["exact", "simulated", "training"]
@@ -119,7 +117,7 @@ class Claim:
     def check(self) -> Check:
         """The function that a card's `check` names."""
         module, colon, function = self.question.check.partition(":")
-        if module.startswith("studies.") and (folder := str(checkout())) not in sys.path:
+        if module.startswith(("studies.", "rolltree_papers.")) and (folder := str(checkout())) not in sys.path:
             sys.path.insert(0, folder)
         try:
             found = getattr(importlib.import_module(module), function)

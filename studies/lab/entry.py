@@ -1,4 +1,7 @@
-"""A stored piece of evidence: one JSON file a recipe, readable by people and by the generators of tables and pages."""
+"""A stored piece of evidence: one JSON file a recipe, readable by people and by the generators of tables and pages.
+
+It lies in `evidence/`, or with its paper (`studies.lab.places`).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from rolltree.compare.trace import LabError, write_json
 from rolltree.compare.void import SeedResult
 from rolltree.recipe.recipe import Evidence
 from rolltree.tree.store.values import read_json
+from studies.lab.places import EVIDENCE, all_in_folders, in_folder
 
 FORMAT = 1
 
@@ -72,15 +76,24 @@ def question_of(entry: EvidenceEntry) -> Evidence:
 
 
 def save_entry(entry: EvidenceEntry, folder: Path) -> Path:
-    """Write `folder/NAME.json`."""
-    path = folder / f"{entry.name}.json"
+    """Write it to its place."""
+    path = place(entry.name, folder)
     write_json(path, asdict(entry))
     return path
 
 
+def place(name: str, folder: Path) -> Path:
+    """Where an entry lies: `folder/NAME.json`, or with its paper where the folder is the checkout's own."""
+    own = in_folder(name, "evidence.json") if folder.resolve() == EVIDENCE else None
+    return own or folder / f"{name}.json"
+
+
 def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
     """The stored entry of a recipe; None when there is none, an error naming the reason when it cannot be read."""
-    path = folder / f"{name}.json"
+    return _loaded(name, place(name, folder))
+
+
+def _loaded(name: str, path: Path) -> EvidenceEntry | None:
     if not path.is_file():
         return None
     try:
@@ -99,8 +112,11 @@ def load_entry(name: str, folder: Path) -> EvidenceEntry | None:
 
 
 def load_entries(folder: Path) -> list[EvidenceEntry]:
-    """All stored entries by name."""
-    found = (load_entry(path.stem, folder) for path in sorted(folder.glob("*.json")))
+    """All stored entries by name; of the checkout's folder those of papers too."""
+    places = {path.stem: path for path in folder.glob("*.json")}
+    if folder.resolve() == EVIDENCE:
+        places |= all_in_folders("evidence.json")
+    found = (_loaded(name, path) for name, path in sorted(places.items()))
     return [entry for entry in found if entry is not None]
 
 

@@ -18,12 +18,13 @@ from rolltree.compare.void import acted
 from rolltree.console import Terminal
 from rolltree.task.data.flags import DataFlags
 from rolltree.tree.store.atomic import check_writable
-from studies.lab.claim import EVIDENCE, Claim, checkout, claim_of, claims
+from studies.lab.claim import Claim, checkout, claim_of, claims
 from studies.lab.entry import EvidenceEntry, load_entries, load_entry, save_entry
 from studies.lab.entry_family import confirmed, counted, dropped, handed_on, together
 from studies.lab.evidence import accept, confirm, following, measure, problems, rejudged, verify
 from studies.lab.evidence_pages import corrected_effect, effect, fresh_seeds
 from studies.lab.kept import KEPT
+from studies.lab.places import EVIDENCE
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class EvidenceConfig:
     agent: str = ""
     """Have the claims' tasks played by this program (docs/howto/agents.md); entries go to a --folder of their own."""
     folder: Path = Path("evidence")
-    """Where NAME.json lies."""
+    """Where NAME.json lies; entries of papers of the checkout lie in their folders."""
     cache: Path = Path("runs/cache")
     """Finished training runs, found again by their content."""
     kept: Path = KEPT
@@ -234,7 +235,9 @@ def _trainer() -> Runner:
     return TrainRunner()
 
 
-ABOUT = """Run the experiment a recipe's card names and store effect, interval and verdict in evidence/NAME.json.
+ABOUT = """Run the experiment a recipe's card names and store effect, interval and verdict.
+
+They go to evidence/NAME.json, or into the folder of the recipe's paper.
 
   rolltree evidence grpo            run one
   rolltree evidence --all           run what is missing or made by other code

@@ -18,13 +18,14 @@ from studies.lab.brevity import RULE
 from studies.lab.claim import Claim, claims
 from studies.lab.entry import EvidenceEntry, question_of
 from studies.lab.entry_family import FamilyVerdict, confirmed, counted, dropped, handed_on, together
+from studies.lab.places import page_link
 from studies.lab.systems import SYSTEMS
 
 _HEAD = """\
 # Evidence
 
 What each recipe and each [system](systems.md) claims, measured against the baseline its card names. Written from
-`evidence/*.json` by `python -m studies.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence
+the stored entries by `python -m studies.lab.recipe_pages`; `rolltree evidence NAME` makes an entry, `rolltree evidence
 NAME --verify` repeats a seed of it, and `rolltree evidence --confirm` asks what holds again on seeds from 2000 on
 ([shared with preregistered confirmations](../howto/evidence.md#on-fresh-seeds) of the same arms). In training both
 sides start from the same policy, see the same prompts per seed and spend the same decoded tokens. The
@@ -217,7 +218,7 @@ def _link(entry: EvidenceEntry) -> str:
 
 
 def _page(name: str) -> str:
-    return SYSTEMS[name].page if name in SYSTEMS else f"../recipes/{name}.md"
+    return SYSTEMS[name].page if name in SYSTEMS else page_link(name)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

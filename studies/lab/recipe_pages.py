@@ -1,6 +1,7 @@
 """Recipe pages, paper index and table of evidence, written from cards and findings.
 
-Run `python -m studies.lab.recipe_pages` after a card or an entry changed.
+Run `python -m studies.lab.recipe_pages` after a card or an entry changed, or a paper came or went. The page of a
+paper's recipe lies in its folder.
 """
 
 from __future__ import annotations
@@ -22,10 +23,9 @@ from rolltree.recipe.registry import list_recipes, load_recipe
 from studies.lab.entry import load_entries, load_entry
 from studies.lab.entry_family import FamilyVerdict, together
 from studies.lab.evidence_pages import found, overview
+from studies.lab.places import CHECKOUT, DOCS, EVIDENCE, PAPERS, in_folder, page_link, page_of
 
-DOCS = Path("docs/recipes")
-TABLE = Path("docs/measured/evidence.md")
-EVIDENCE = Path("evidence")
+TABLE = CHECKOUT / "docs" / "measured" / "evidence.md"
 _PLAIN = ((), None, {}, "")
 _USUAL = ("anchor", "unit")
 """Parts that are only worth a line where they differ from the usual."""
@@ -34,7 +34,10 @@ _SET = re.compile(r"(?<=frozenset\(\{)[^{}]*(?=\}\))")
 
 
 def page(name: str, evidence: Path = EVIDENCE) -> str:
-    """One recipe: what it is, its claim, its knobs, its parts and what was found."""
+    """One recipe: what it is, its claim, its knobs, its parts and what was found.
+
+    Its links work where it lies, in `docs/recipes/` or in the folder of its paper.
+    """
     recipe: Any = load_recipe(name)
     card, parts = recipe.card, compose(recipe)
     told = COMMON | sentences(type(recipe))
@@ -46,7 +49,7 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         and getattr(parts, f.name) not in _PLAIN
         and (f.name not in _USUAL or getattr(parts, f.name) != f.default)
     )
-    return (
+    text = (
         f"# {card.name}\n\n**{card.title}** ({card.year}, {_link(card)})\n\n{inspect.getdoc(type(recipe))}\n\n"
         f"**Claim.** {card.claim.rstrip('.')}.\n\n**Stages.** {', '.join(card.stages)}. "
         f"**Baseline.** {card.baseline or 'none'}. "
@@ -56,13 +59,15 @@ def page(name: str, evidence: Path = EVIDENCE) -> str:
         f"## Made of\n\n| part | is |\n|---|---|\n{made}\n\n"
         f"## Evidence\n\n{found(load_entry(card.name, evidence))}\n"
     )
+    return text if in_folder(name, "page.md") is None else text.replace("](../", "](../../docs/")
 
 
 def index(evidence: Path = EVIDENCE) -> str:
     """The paper index: every recipe with its paper, its stages and where its evidence stands."""
     verdicts = together(load_entries(evidence))
     rows = "\n".join(
-        f"| [{c.name}]({c.name}.md) | {c.title} | {_link(c)} | {', '.join(c.stages)} | {_verdict(c, verdicts)} |"
+        f"| [{c.name}]({_from_index(c.name)}) | {c.title} | {_link(c)} | {', '.join(c.stages)} "
+        f"| {_verdict(c, verdicts)} |"
         for c in list_recipes()
     )
     return (
@@ -71,15 +76,21 @@ def index(evidence: Path = EVIDENCE) -> str:
     )
 
 
-def write(folder: Path = DOCS, evidence: Path = EVIDENCE) -> list[Path]:
-    """All pages and the index; pages of recipes that are gone are removed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    texts = {card.name: page(card.name, evidence) for card in list_recipes()} | {"index": index(evidence)}
-    for stale in set(folder.glob("*.md")) - {folder / f"{name}.md" for name in texts}:
+def write(checkout: Path = CHECKOUT, evidence: Path = EVIDENCE) -> list[Path]:
+    """All pages and the index, into a checkout; pages of recipes that are gone are removed."""
+    texts = {page_of(card.name, checkout): page(card.name, evidence) for card in list_recipes()}
+    texts[checkout / DOCS / "index.md"] = index(evidence)
+    for stale in {*(checkout / DOCS).glob("*.md"), *checkout.glob(f"{PAPERS.name}/*/page*.md")} - texts.keys():
         stale.unlink()
-    for name, text in texts.items():
-        (folder / f"{name}.md").write_text(text, encoding="utf-8")
-    return [folder / f"{name}.md" for name in texts]
+    for path, text in texts.items():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return list(texts)
+
+
+def _from_index(name: str) -> str:
+    """The page of a recipe as a link from `docs/recipes/`."""
+    return page_link(name).removeprefix("../recipes/")
 
 
 def _cell(text: str) -> str:

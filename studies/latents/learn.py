@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,9 @@ import numpy as np
 import tyro
 from scipy import stats
 
+from rolltree.recipe.registry import load_recipe
 from rolltree.training.config import TrainConfig
 from rolltree.training.start import train
-from rolltree_papers.branch_grpo import BranchGrpo
-from rolltree_papers.flow_grpo import FlowGrpo
 
 POINTS = 6
 """Evaluations on the way, besides the one before."""
@@ -46,17 +46,18 @@ class LearnStudy:
 class LatentArm:
     """A recipe with its denoiser calls a prompt and step, and the steps that all calls are."""
 
-    recipe: Any
+    recipe: str
+    knobs: Mapping[str, Any]
     calls: int
     steps: int
 
 
 # Sampled calls + 3 · trained steps, of ten steps of which the last has no noise.
 ARMS: dict[str, LatentArm] = {
-    "flat": LatentArm(FlowGrpo(group=16), 160 + 3 * 144, 36),
-    "branch": LatentArm(BranchGrpo(splits="0,3,6", first=2), 100 + 3 * 84, 60),
-    "branch-terminal": LatentArm(BranchGrpo(splits="0,3,6", first=2, scale="leaf_std"), 100 + 3 * 84, 60),
-    "late": LatentArm(BranchGrpo(splits="6,7,8", first=2), 56 + 3 * 40, 120),
+    "flat": LatentArm("flow_grpo", {"group": 16}, 160 + 3 * 144, 36),
+    "branch": LatentArm("branch_grpo", {"splits": "0,3,6", "first": 2}, 100 + 3 * 84, 60),
+    "branch-terminal": LatentArm("branch_grpo", {"splits": "0,3,6", "first": 2, "scale": "leaf_std"}, 100 + 3 * 84, 60),
+    "late": LatentArm("branch_grpo", {"splits": "6,7,8", "first": 2}, 56 + 3 * 40, 120),
 }
 
 
@@ -68,7 +69,8 @@ def run_arm(name: str, seed: int, study: LearnStudy) -> dict[str, Any]:
         checkpoint_every=0, forests_every=0,
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder:
-        result = train(arm.recipe, "digits", study.task, out=Path(folder) / "run", config=config, quiet=True,
+        recipe: Any = load_recipe(arm.recipe, **arm.knobs)
+        result = train(recipe, "digits", study.task, out=Path(folder) / "run", config=config, quiet=True,
                        lr=study.rate)  # fmt: skip
     curve = [
         (int(line["step"]) * arm.calls * PROMPTS, line["eval/pass@1"], line["eval/reward"])

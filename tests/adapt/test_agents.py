@@ -41,6 +41,7 @@ def rows_of(task, tmp_path, recipe="arpo"):
     return {name: value for name, value in made.items() if name != "rolltree_numbers"}
 
 
+@pytest.mark.papers("arpo")
 def test_a_tree_recipe_over_an_agent_gives_trl_the_rows_of_the_native_task(tmp_path):
     """ARPO forks at calls, so here agents are replayed inside the trainer."""
     told = []

@@ -7,6 +7,7 @@ from rolltree.integrations.trl import grpo_settings
 from rolltree.recipe.registry import load_recipe
 
 
+@pytest.mark.papers("latr")
 def test_a_clipped_objective_is_said_in_trls_words():
     assert grpo_settings("treepo") == {
         "loss_type": "dapo", "epsilon": 0.2, "epsilon_high": 0.28, "delta": 10.0, "beta": 0.0, "scale_rewards": "none",

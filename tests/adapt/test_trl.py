@@ -175,6 +175,7 @@ def test_settings_that_only_trls_generation_has_are_refused(tmp_path, config, sa
         trainer.rollout_func([row["prompt"] for row in batch_of(trainer)], trainer)
 
 
+@pytest.mark.papers("dars")
 def test_what_cannot_be_joined_is_refused_in_one_sentence(tmp_path):
     task = rolltree.load_task("arithmetic")
     trainer = trainer_of(FLAT, task, tmp_path)

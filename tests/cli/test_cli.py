@@ -250,6 +250,7 @@ def test_every_recipe_takes_its_knobs_on_the_command_line(
     )
 
 
+@pytest.mark.papers("dars")
 def test_any_control_goes_with_any_recipe_and_help_lists_its_knobs(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["train", "treepo", "--control", "dars", "--help"])

@@ -93,6 +93,7 @@ with contextlib.redirect_stdout(io.StringIO()):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.papers("latr")
 def test_a_recipe_alone_is_loaded_where_it_is_named():
     script = """
 import contextlib, io, sys

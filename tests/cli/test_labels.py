@@ -21,7 +21,7 @@ from rolltree.generate.step_labels import StepLabels
 from rolltree.task.protocol import Item, Verdict
 from rolltree.tree import Tree
 from rolltree.tree.steps import FIRST_ERROR, STEP_VALUE, steps_of
-from tests.generate.test_stepsearch import Right
+from tests.generate.modes import Right
 
 LETTERS = Letters("?ab,!", eos_id=4)
 

@@ -73,6 +73,7 @@ def test_a_folder_of_other_answers_is_refused_by_what_differs(tmp_path, capsys):
     assert "is not empty" in capsys.readouterr().err
 
 
+@pytest.mark.papers("mars2", "mcgs")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -117,6 +118,7 @@ class _nothing:
         return False
 
 
+@pytest.mark.papers("evogit")
 def test_a_role_speaks_with_the_model_that_is_named_and_one_that_is_never_asked_is_said(tmp_path, capsys, monkeypatch):
     from rolltree.engine import choose
 
@@ -140,6 +142,7 @@ def test_a_role_speaks_with_the_model_that_is_named_and_one_that_is_never_asked_
     assert report["tokens_by_role"]["judge"] > 0
 
 
+@pytest.mark.papers("rtv")
 @pytest.mark.parametrize("given", ["judge", "=nano", "judge="])
 def test_a_role_without_a_model_is_refused(given, capsys):
     assert main(["solve", "rtv", "--role", given]) == 2

@@ -1,7 +1,6 @@
 """What every control owes: it keeps its budget, copes with odd steps, and goes on exactly from its stored state."""
 
 from dataclasses import replace
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,17 +8,12 @@ import pytest
 
 from rolltree.control.brief import brief
 from rolltree.control.history import History
-from rolltree.control.order import PLAIN, ControlError, Order, Prompt
+from rolltree.control.order import ControlError, Order, Prompt
 from rolltree.control.plan import Control, Step, Uniform
-from rolltree.control.pool import Shuffled
 from rolltree.control.registry import controls, load_control
 from rolltree.errors import RolltreeError
 from rolltree.task.protocol import Item
 from rolltree.tree.store.values import dumps, loads
-from rolltree_papers.seele import Seele
-from rolltree_papers.vade import Vade
-from rolltree_papers.xrpo import Xrpo
-from studies.prompts.oracles import OraclePick
 from studies.prompts.world import Log, PromptWorld, run
 
 SMALL = {"vade": {"pool": 20}, "shuffled": {"pool": 20}, "dots": {"pool": 20, "references": 4},
@@ -38,6 +32,7 @@ def told(logs: list[Log]) -> list[tuple]:
 EVERY = pytest.mark.parametrize("name", list(controls()))
 
 
+@pytest.mark.papers("dots", "drive", "stagent", "vade")
 @EVERY
 def test_a_run_goes_on_from_its_stored_state_as_if_it_had_not_stopped(name):
     whole = PromptWorld(40, seed=3)
@@ -51,6 +46,7 @@ def test_a_run_goes_on_from_its_stored_state_as_if_it_had_not_stopped(name):
     assert np.array_equal(whole.logits, world.logits)
 
 
+@pytest.mark.papers("dots", "drive", "stagent", "vade")
 @EVERY
 def test_plans_do_not_depend_on_anything_but_seed_and_past(name):
     a, b = (told(run(small(name), PromptWorld(40, seed=2), 4, prompts=5, width=4)) for _ in range(2))
@@ -58,25 +54,14 @@ def test_plans_do_not_depend_on_anything_but_seed_and_past(name):
     assert a != told(run(small(name), PromptWorld(40, seed=5), 4, prompts=5, width=4))
 
 
+@pytest.mark.papers("dots", "drive", "stagent", "vade", "xrpo")
 @pytest.mark.parametrize("name", ["uniform", "shuffled", "vade", "xrpo", "rollout-gdro"])
 def test_these_spend_exactly_their_budget_or_less(name):
     for log in run(small(name), PromptWorld(60, seed=4), 6, prompts=6, width=4):
         assert log.rollouts <= 6 * 4
 
 
-@pytest.mark.parametrize("make", [lambda: Vade(12, fresh=3), lambda: Shuffled(12, fresh=3)], ids=["vade", "shuffled"])
-def test_a_pool_that_changes_between_steps(make):
-    world, control = PromptWorld(100, seed=6), make()
-    state, history = control.start(), History()
-    pool = state.pool if isinstance(control, Vade) else state
-    seen = []
-    for number in range(1, 5):
-        run(control, world, 1, prompts=4, width=4, state=state, history=history, first=number)
-        seen.append(list(pool.ids))
-    assert all(len(ids) == 12 for ids in seen)
-    assert all(later[:-3] == before[3:] for before, later in pairwise(seen))
-
-
+@pytest.mark.papers("dars", "v05")
 def test_refills_replace_prompts_without_variance_under_any_control():
     world = PromptWorld(logits=np.tile([50.0, 50.0, 0.0], 40), drift=0.0, gain=0.0)
     for control in (Uniform(), load_control("dars"), load_control("v05")):
@@ -85,6 +70,7 @@ def test_refills_replace_prompts_without_variance_under_any_control():
         assert log.groups > 6
 
 
+@pytest.mark.papers("dots", "vade")
 @pytest.mark.parametrize("name", ["vade", "dots", "shuffled"])
 def test_a_refill_from_a_pool_does_not_ask_a_prompt_again(name):
     """Half of the prompts have no variance, so a step takes several rounds; no prompt becomes two of its groups."""
@@ -97,6 +83,7 @@ def test_a_refill_from_a_pool_does_not_ask_a_prompt_again(name):
         assert log.groups >= 10, "a pool that is used up is asked again"
 
 
+@pytest.mark.papers("vade")
 def test_a_step_of_several_rounds_is_one_step_for_what_was_seen_before():
     """Evidence fades with steps; refills within a step are no steps."""
     world = PromptWorld(logits=np.tile([50.0, 0.0], 40), drift=0.0, gain=0.0)
@@ -107,6 +94,7 @@ def test_a_step_of_several_rounds_is_one_step_for_what_was_seen_before():
     assert state.beliefs.step == 3
 
 
+@pytest.mark.papers("adhint", "seele")
 @pytest.mark.parametrize(("name", "width"), [("adhint", 5), ("adhint", 8), ("seele", 11), ("seele", 8)])
 def test_what_several_rounds_spend_on_a_prompt_is_the_recipes_width(name, width):
     for log in run(load_control(name), PromptWorld(40, seed=1), 2, prompts=6, width=width):
@@ -117,35 +105,7 @@ def replace_taken(world: PromptWorld) -> PromptWorld:
     return replace(world, taken=0)
 
 
-def test_vade_beats_uniform_choice_and_not_the_oracle():
-    shares = []
-    for make in (lambda w: Shuffled(200), lambda w: Vade(200), OraclePick):
-        world = PromptWorld(200, seed=0)
-        logs = run(make(world), world, 50, prompts=16)[15:]
-        shares.append(sum(x.effective for x in logs) / sum(x.groups for x in logs))
-    uniform, ours, oracle = shares
-    assert uniform + 0.05 < ours < oracle
-
-
-def test_seele_brings_accuracy_to_one_half_by_rounds():
-    world = PromptWorld(40, seed=1, mean=-4.0, spread=2.0, gain=0.0, drift=0.0)
-    (*_, log) = run(Seele(), world, 3, prompts=40, width=32)
-    off = [abs(world.rate(d.order) - 0.5) for d in log.delivered]
-    assert np.mean(off) < 0.25
-    assert all((d.order.brief is None) == (d.order.arm == PLAIN) for d in log.delivered)
-
-
-def test_xrpo_asks_dead_prompts_with_others_answers_out_of_the_budget():
-    world = PromptWorld(logits=np.array([50.0, 0.0, -50.0, -50.0]), drift=0.0, per_hint=0.0)
-    (log,) = run(Xrpo(), world, 1, prompts=4, width=8)
-    seeded = [d.order for d in log.delivered if d.order.arm == "seeded"]
-    assert {o.prompt.uid for o in seeded} <= {"p2", "p3", "p1"}
-    assert {"p2", "p3"} <= {o.prompt.uid for o in seeded}
-    slots = [(o.brief["examples"], o.prompt.item.prompt) for o in seeded]
-    assert all(slot.hidden and slot.before and prompt not in slot.text for slot, prompt in slots)
-    assert log.rollouts == 32
-
-
+@pytest.mark.papers("hbpo")
 def test_hbpo_announces_a_budget_by_the_word_of_its_arm():
     told = load_control("hbpo", budgets=(8, 16, 32), template="{arm}:")
     log = run(told, PromptWorld(seed=0), 1, prompts=4)[0]
@@ -153,6 +113,7 @@ def test_hbpo_announces_a_budget_by_the_word_of_its_arm():
     assert said == {("0:", 8.0), ("1:", 16.0), ("2:", 32.0)}
 
 
+@pytest.mark.papers("e1")
 def test_e1_takes_the_effort_that_an_item_asks_for_itself():
     def plan(column, meta):
         item = Item("a", "2|1+1=", 2, 1, meta)
@@ -170,6 +131,7 @@ def test_e1_takes_the_effort_that_an_item_asks_for_itself():
             plan("share", wrong)
 
 
+@pytest.mark.papers("dars", "e1", "guide", "hbpo", "v05", "vade")
 def test_names_and_knobs_that_make_no_sense_are_refused_in_one_sentence():
     prompt = Prompt(Item("a", "?", 1), 0)
     for make, said in (

@@ -109,6 +109,7 @@ CASES = (all_solved, none_solved, one_prompt_one_rollout, duplicates, a_set_that
          less_than_one_group)  # fmt: skip
 
 
+@pytest.mark.papers("dots", "drive", "stagent", "vade")
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__.replace("_", " "))
 @pytest.mark.parametrize("name", list(controls()))
 def test_edge(name: str, case: Any) -> None:

@@ -88,6 +88,7 @@ def test_senseless_knobs_are_refused(make):
         make()
 
 
+@pytest.mark.papers("april", "dart")
 def test_presets_are_found_by_name_and_the_nearest_is_offered():
     assert set(PRESETS) == {"sync", "areal", "april", "verl", "slime", "rollart", "dart"}
     with pytest.raises(UnknownNameError, match="areal"):

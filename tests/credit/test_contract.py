@@ -27,6 +27,7 @@ FREE = {"grpo", "reinforce_pp", "reinforce_pp_baseline", "nested", "token_group"
 ZERO = {"grpo": "leaves", "dr_grpo": "leaves", "rloo": "leaves"}
 
 
+@pytest.mark.papers("himac", "hiper", "mc_grpo")
 @pytest.mark.parametrize("name", credits())
 def test_every_credit_keeps_the_contract(name):
     scale = "linear" if name in LINEAR else "free" if name in FREE else None

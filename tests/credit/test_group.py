@@ -27,6 +27,7 @@ def test_grpo_by_hand():
     np.testing.assert_allclose(leaf("grpo", [1, 0], ddof=0, eps=0.75, place="inside")[0], 0.5 / 1.0)
 
 
+@pytest.mark.papers("mc_grpo")
 @pytest.mark.parametrize("name", ["grpo", "dr_grpo", "rloo", "opo", "mc_grpo", "token_group", "pass_at_k", "nested",
                                   "reinforce_pp_baseline"])  # fmt: skip
 def test_equal_rewards_and_groups_of_one_are_exactly_zero(name):
@@ -35,6 +36,7 @@ def test_equal_rewards_and_groups_of_one_are_exactly_zero(name):
     assert not leaf(name, [7.3]).any()
 
 
+@pytest.mark.papers("mc_grpo")
 def test_a_deviation_of_rounding_is_no_spread():
     """0.1 + 0.2 is not 0.3 in floating point: the MAD was 6e-17, and 1.03 became an advantage of 1030."""
     nearly = leaf("mc_grpo", [0.3, 0.1 + 0.2, 0.3, 0.1 + 0.2, 1.33])
@@ -100,6 +102,7 @@ def test_pass_at_k_by_enumeration():
     assert not leaf("pass_at_k", [1, 0], k=3).any()
 
 
+@pytest.mark.papers("mc_grpo")
 def test_median_centre_drops_one_pivot_and_stays_finite_on_binary_rewards():
     tab = table([flat([0, 1.5, 2, 2, 0])])
     got = load_credit("mc_grpo", eps=0.0)(tab)
@@ -112,6 +115,7 @@ def test_median_centre_drops_one_pivot_and_stays_finite_on_binary_rewards():
     assert load_credit("mc_grpo", eps=0.0)(table([flat([0, 1, 2, 3])])).leaf[1] == 0  # lower middle, as torch
 
 
+@pytest.mark.papers("remax")
 def test_remax_and_priors():
     tab = table([flat([1, 0, 1])])
     with pytest.raises(CreditError, match=r"node 0 of tree 't0' has no 'greedy_reward'"):

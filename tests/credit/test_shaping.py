@@ -16,7 +16,6 @@ from rolltree.credit.selection import largest, most_spread, recompose
 from rolltree.testing.forests import episodes, flat
 from rolltree.tree.node import Top
 from rolltree.tree.table import table
-from rolltree_papers.hapo import log_entropy_rank
 
 NEUTRAL = [
     ("entropy_scaled", {"a": 0.0}), ("entropy_confidence", {"a": 0.0}), ("entropy_bonus", {"a": 0.0, "base": "grpo"}),
@@ -25,6 +24,7 @@ NEUTRAL = [
 ]  # fmt: skip
 
 
+@pytest.mark.papers("ace")
 @pytest.mark.parametrize(("name", "knobs"), NEUTRAL)
 def test_neutral_elements_are_the_base_bit_for_bit(name, knobs):
     tab = table(episodes(np.random.default_rng(0)))
@@ -102,15 +102,7 @@ def test_entropy_bonus_keeps_signs():
     np.testing.assert_allclose(total, [0.7, 0.75, -0.3, -0.25], rtol=1e-6)
 
 
-def test_log_entropy_rank_is_signed_and_bounded():
-    tab = table([dressed([1, 0], [[0.1, 0.5, 1.0, 2.0, 3.0], [0.2, 0.4, 0.8, 1.6, 3.2]])])
-    entropy = tab.flat("entropy", 0.0)
-    rank = log_entropy_rank(tab, entropy)[2:]
-    assert rank.max() == 1
-    assert rank.min() == -1
-    assert (np.diff(rank[np.argsort(entropy[2:])]) >= 0).all()
-
-
+@pytest.mark.papers("ace")
 def test_ace_by_hand():
     tree = flat([1, 0], [2, 2])
     for leaf, logp in zip(tree.leaves(), (-1.0, -0.5), strict=True):
@@ -123,6 +115,7 @@ def test_ace_by_hand():
     assert load_credit("ace", base="dr_grpo", cap=3.0)(table([tree])).leaf[1] == pytest.approx(-1.5)
 
 
+@pytest.mark.papers("ace")
 def test_ace_never_amplifies_an_error_that_is_better_than_its_group():
     tab = table([flat([0.4, 0.1, 0.1, 0.1], [2, 2, 2, 2])])
     base = load_credit("dr_grpo")(tab).leaf
@@ -131,6 +124,7 @@ def test_ace_never_amplifies_an_error_that_is_better_than_its_group():
     np.testing.assert_allclose(got[1:], base[1:] * (1 + 2 * np.log(2)))
 
 
+@pytest.mark.papers("ace")
 def test_the_uniform_control_of_ace_knows_no_confidence():
     tab = table([flat([1, 0, 0], [2, 2, 1])])
     got = load_credit("ace", base="dr_grpo", alpha=2.0, uniform=True)
@@ -250,6 +244,7 @@ def test_what_was_left_aside_is_taught_when_its_tree_comes_back():
     np.testing.assert_array_equal(credit(table([late, new])).counted, [False, True, True, False, True, True])
 
 
+@pytest.mark.papers("ace")
 def test_shapings_refuse_what_they_cannot_shape():
     tab = table(episodes(np.random.default_rng(0)))
     with pytest.raises(CreditError, match="one number per leaf"):
@@ -258,6 +253,7 @@ def test_shapings_refuse_what_they_cannot_shape():
         load_credit("ace", base=load_credit("entropy_scaled"))(tab)
 
 
+@pytest.mark.papers("himac", "hiper", "remax")
 def test_needs_say_what_is_missing():
     with pytest.raises(CreditError, match="none of the 1 leaves is done"):
         check_needs(table([flat([None])]), load_credit("grpo"))

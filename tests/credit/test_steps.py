@@ -80,6 +80,7 @@ def test_states_of_different_prompts_never_meet():
     assert not load_credit("gigpo")(tab).node.any()
 
 
+@pytest.mark.papers("hgpo")
 def test_hgpo_by_hand():
     tab = table([walks(("ac", 1.0), ("ac", 0.0), ("bc", 1.0))])
     tab.nodes[0].state_key = "r"
@@ -88,6 +89,7 @@ def test_hgpo_by_hand():
     np.testing.assert_allclose(got, [1 / 3, 1 / 3, -2 / 3, -2 / 3, 1 / 3, 1 / 3])
 
 
+@pytest.mark.papers("hgpo")
 def test_hgpo_tells_histories_apart_and_drops_zeros():
     tab = table([walks(("axc", 1.0), ("axc", 0.0), ("ayc", 1.0), ("ayc", 1.0))])
     kept = turns_of(tab, load_credit("hgpo", history=1, gamma=1.0, std=False, drop_zero=False)(tab).node)
@@ -97,6 +99,7 @@ def test_hgpo_tells_histories_apart_and_drops_zeros():
     np.testing.assert_allclose(dropped[[2, 8]], [(0.25 + 2 * 0.5) / 3, 0.25])
 
 
+@pytest.mark.papers("hgpo")
 def test_hgpo_without_history_is_gigpos_step_term():
     tab = table(episodes(np.random.default_rng(1)))
     np.testing.assert_allclose(
@@ -200,6 +203,7 @@ def test_gae_skips_masked_actions():
         load_credit("gae")(table([tree]))
 
 
+@pytest.mark.papers("hiper")
 def test_hiper_by_hand():
     tree = walks(("abc", 1.0))
     for t, (node, switch) in enumerate(zip((tree[1], tree[3], tree[5]), (0, 0, 1), strict=True)):
@@ -217,6 +221,7 @@ def test_hiper_by_hand():
     assert high == pytest.approx(0.3 + 0.5 - 0.5 + 0.5 * (1 - 0.5))
 
 
+@pytest.mark.papers("hiper")
 def test_hiper_whitens_over_the_turns_that_have_the_span():
     """A turn whose action could not be parsed says nothing about the scale of those that could."""
     tree = Tree("t", [1], item="t")
@@ -229,6 +234,7 @@ def test_hiper_whitens_over_the_turns_that_have_the_span():
     assert acted[2] == 9.0, "one value alone stays as it is"
 
 
+@pytest.mark.papers("hiper")
 def test_hiper_refuses_shared_turns():
     tree = Tree("t", [0])
     head = tree.extend(0, [1], status="done", state_key="s")
@@ -238,6 +244,7 @@ def test_hiper_refuses_shared_turns():
         load_credit("hiper")(table([tree]))
 
 
+@pytest.mark.papers("himac")
 def test_two_levels_by_hand():
     tree = Tree("t", [0])
     for rewards in ((1.0, 0.0), (0.0, 0.0)):
@@ -261,6 +268,7 @@ def test_two_levels_by_hand():
     np.testing.assert_allclose(design, [0.5, -0.5, 0, 0])
 
 
+@pytest.mark.papers("himac")
 def test_two_levels_need_a_plan():
     with pytest.raises(CreditError, match=r"needs a plan above node \d+ of tree 't0'"):
         load_credit("himac")(table(episodes(np.random.default_rng(0))))
@@ -330,6 +338,7 @@ def test_a_patched_rollout_is_a_tree_and_nothing_flows_back_across_the_patch():
     assert rows[[i for i, n in enumerate(tab.nodes) if n.id == left.id]] == pytest.approx([-5 / 6])
 
 
+@pytest.mark.papers("hgpo")
 def test_outcomes_alone_without_a_step_term_are_grpo():
     tab = table(episodes(np.random.default_rng(3)))
     got = load_credit("gigpo", omega=0.0, std=True, step_rewards=False)(tab).leaf
@@ -343,6 +352,7 @@ def test_outcomes_alone_without_a_step_term_are_grpo():
     np.testing.assert_array_equal(load_credit("hgpo")(table(tab.trees)).node, bare)
 
 
+@pytest.mark.papers("himac")
 def test_every_turn_of_a_plan_shares_its_worth():
     tree = Tree("t", [0])
     first = tree.extend(0, [4], status="done", level=1)

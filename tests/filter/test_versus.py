@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from rolltree.credit.registry import load_credit
+from rolltree.filter.versus import Versus
 from rolltree.generate.judge.measured import MeasuredJudge, MeasureError
 from rolltree.testing.forests import flat
 from rolltree.tree import Tree
 from rolltree.tree.table import table
-from rolltree_papers.brpo import Versus
 
 
 def judged(tree: Tree, **knobs: Any) -> tuple[int, list[float]]:

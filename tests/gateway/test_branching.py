@@ -40,6 +40,7 @@ def forked(tree):
     return [n for n in tree if n.parent is not None and sum(c.role == "policy" for c in tree.children(n)) > 1]
 
 
+@pytest.mark.papers("aepo", "arpo", "poly_ppo", "portool", "treeps_rag")
 @pytest.mark.parametrize("name", METHODS)
 def test_published_trees_fork_an_agent_at_its_calls(name):
     """Each fork stands behind a call of the agent, and every leaf of a deterministic agent has its outcome."""

@@ -179,6 +179,7 @@ def test_final_answers(text, answer):
     assert final_answer(text) == answer
 
 
+@pytest.mark.papers("arpo", "ets")
 @pytest.mark.parametrize(("options", "said"), [
     (["--strategy", "best_of_m"], "best_of_n"), (["--strategy", "best_of_n(k=3)"], "'k'"),
     (["--strategy", "best_of_n", "--strategy-tokens", "0"], "--strategy-tokens"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -16,43 +15,21 @@ from rolltree.engine.protocol import Engine, EngineError, Scored
 from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
-from rolltree.generate.judge.backward import Backward, alike
-from rolltree.generate.judge.calibration import auc
 from rolltree.generate.judge.engine_judges import Likelihood, WrittenJudge
-from rolltree.generate.judge.measured import Confidence
 from rolltree.generate.judge.protocol import JudgeError, entries
 from rolltree.generate.judge.votes import Votes
-from rolltree.generate.judged import graded
 from rolltree.generate.random import Stream
 from rolltree.generate.roles import RoleAnswer, is_side
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.setting import HandError
-from rolltree.generate.strategy import TreeStrategy
 from rolltree.generate.turns import play
-from rolltree.metrics.reward import waves as waves_of
-from rolltree.metrics.rollouts import Rollouts
 from rolltree.task.protocol import Item
 from rolltree.testing.strategy import shape
 from rolltree.testing.tiny import CODEC, SpellTask, tiny_engine
 from rolltree.tree import Forest, Node
 from rolltree.tree.forest import assert_conserved
 from rolltree.tree.node import Array
-from rolltree.tree.table import table
-from rolltree_papers.st_raptor import BestJudged
-from studies.roles import (
-    ALONE,
-    BANKS,
-    FOLLOWS,
-    Echo,
-    backwards,
-    banked,
-    grown,
-    reader,
-    repeated,
-    right,
-    waves,
-    winner_right,
-)
+from studies.roles import ALONE, FOLLOWS, Echo, grown, reader, waves
 
 ITEM = Item("q", "ab", "x")
 
@@ -203,32 +180,6 @@ def test_a_written_verdict_is_read_strictly(says: str, want: list[float] | None)
     by_hand(use, engine=engine)
 
 
-def test_a_tournament_of_a_policys_attempts_is_won_as_the_oracle_says() -> None:
-    forest = grown(waves(waves=1), 5, items=80)
-    exact = winner_right(ALONE, 0.65, 8, 4)
-    assert exact == pytest.approx(0.841, abs=1e-3)
-    assert right(forest) == pytest.approx(exact, abs=4 * (exact * (1 - exact) / 80) ** 0.5)
-    assert all(sum("chosen" in leaf.scores for leaf in tree.leaves()) == 1 for tree in forest)
-
-
-@pytest.mark.parametrize(
-    ("two", "one", "votes"), [(waves(), waves(32, waves=1), (232, 248)),
-                              (waves(1, keep=1), BestJudged(2, Confidence()), (0, 0))],
-)  # fmt: skip
-def test_a_second_wave_is_held_against_as_many_attempts_at_once(
-    two: TreeStrategy, one: TreeStrategy, votes: tuple[int, int]
-) -> None:
-    spent: list[Budget] = []
-    for strategy in (two, one):
-        spent.append(Budget())
-        grown(strategy, 0, 5, reader(trusts=True), account=spent[-1])
-    ours, flat = (account.spent for account in spent)
-    assert ours.leaves == flat.leaves
-    assert ours.decoded == flat.decoded
-    assert (ours.judge_calls, flat.judge_calls) == (5 * votes[0], 5 * votes[1])
-    assert ours.by_role["again"] > flat.by_role.get("again", 0) == 0
-
-
 def last(forest: Forest) -> float:
     return float(np.mean([t.root.scores["last_wave"] for t in forest if not is_side(t)]))
 
@@ -240,55 +191,6 @@ def test_a_fresh_wave_profits_from_right_priors_and_not_from_wrong_ones() -> Non
     assert won == pytest.approx(some * FOLLOWS + (1 - some) * ALONE, abs=0.14)
     nobody = grown(waves(4, q=1.0), 1, 20, reader(alone=0.0))
     assert last(nobody) == 0.0, "digests of failed attempts alone help nobody"
-
-
-def test_banks_hold_what_they_say_and_a_judge_at_chance_makes_experience_harm() -> None:
-    shown, plain = (grown(banked(0.0, hide=hide), 0, 24, reader(trusts=True)) for hide in ((), ("guidelines",)))
-    assert repeated(shown) < repeated(plain) - 0.15, "what was tried is avoided where it is shown"
-    policy = reader(alone=0.7, trusts=True)
-
-    def later(noise: float, hide: tuple[str, ...], keep: float = 0.5) -> float:
-        forest = grown(replace(banked(noise, hide=hide, epsilon=0.0), keep=keep), 2, 30, policy)
-        return float(np.mean([leaf.scores["reward"] for tree in forest if is_side(tree) for leaf in tree.leaves()]))
-
-    assert later(0.0, ()) > later(0.0, ("experience",)) + 0.1
-    chance = later(50.0, (), keep=-1e9), later(50.0, ("experience",), keep=-1e9)
-    assert chance[0] < chance[1] - 0.05, "a judge that tells nothing lets errors in, and they are believed"
-
-
-def test_answers_of_all_rounds_count_and_both_arms_of_tmas_have_the_same_budget() -> None:
-    spent: list[Budget] = []
-    for hide in ((), BANKS):
-        spent.append(Budget())
-        forest = grown(banked(0.5, hide=hide), 0, 24, reader(trusts=True), account=spent[-1])
-        for tree in (t for t in forest if not is_side(t)):
-            grades: dict[str, float] = {}
-            for leaf in [n for t in forest if t.id.split("/")[0] == tree.id for n in t.leaves()]:
-                grades[leaf.notes["answer"]] = grades.get(leaf.notes["answer"], 0.0) + leaf.scores["value"]
-            assert tree.notes["answer"] == max(grades, key=lambda a: grades[a])
-    one, two = (account.spent for account in spent)
-    assert one.judge_calls == two.judge_calls == 24 * 4 * 4 * 8
-    assert one.by_role.get("experience", 0) > two.by_role.get("experience", 0) == 0
-
-
-def test_the_way_back_chooses_where_answers_tell_their_question_and_not_where_they_do_not() -> None:
-    def found(knows: float) -> tuple[float, float]:
-        forest = grown(BestJudged(4, Backward("{text}")), 1, 60, backwards(knows))
-        main = [tree for tree in forest if not is_side(tree)]
-        leaves = [leaf for tree in main for leaf in tree.leaves()]
-        return auc(*zip(*graded(leaves), strict=True)), right(forest)  # type: ignore[arg-type]
-
-    known, blind = found(0.8), found(0.0)
-    assert known == (1.0, pytest.approx(1 - (1 - ALONE) ** 4, abs=0.17))
-    assert blind[0] == 0.5
-    assert blind[1] == pytest.approx(ALONE, abs=0.17)
-    two = [t for t in grown(BestJudged(8, Backward("{text}")), 1, 40, backwards(0.8, 2)) if not is_side(t)]
-    leaves = [leaf for tree in two for leaf in tree.leaves()]
-    assert 0.8 < auc(*zip(*graded(leaves), strict=True)) < 1.0, "a wrong answer leads to the question too"  # type: ignore[arg-type]
-    with pytest.raises(JudgeError, match="and never"):
-        Backward("{prompt}{text}")
-    assert [alike("abc", other) for other in ("abc", "xyz")] == [1.0, 0.0]
-    assert 0 < alike("abcd", "abce") < 1
 
 
 def test_role_calls_grow_the_same_forest_in_any_order_of_service() -> None:
@@ -312,16 +214,3 @@ def test_streams_of_side_trees_are_their_own() -> None:
         assert isinstance(hand.tree.root, Node)
 
     by_hand(use)
-
-
-def test_what_a_second_attempt_breaks_and_mends_is_measured_as_it_is_known() -> None:
-    from studies.roles import regressed
-
-    for follows in (0.9, 0.1):
-        found = regressed(follows, 3, 300)
-        rights = 300 * ALONE
-        assert found["reward/regressed"] == pytest.approx(1 - follows, abs=3 * (0.09 / rights) ** 0.5)
-        assert found["reward/mended"] == pytest.approx(ALONE, abs=3 * (ALONE * (1 - ALONE) / (300 - rights)) ** 0.5)
-    flat = grown(waves(4, waves=1), 0, 4)
-    assert "first_wave" in flat["train-0-0"].root.scores
-    assert waves_of(Rollouts(table([flat["train-0-0"]]))) == {}, "one wave broke and mended nothing"

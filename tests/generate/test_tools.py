@@ -19,15 +19,13 @@ from rolltree.recipe.registry import load_recipe
 from rolltree.task.protocol import Item, Reply
 from rolltree.testing.strategy import leaves_end_with_reasons, same_seed_same_forest
 from rolltree.testing.tiny import Walk, tiny_engine
-from rolltree_papers.cleaner import Repairing
-from rolltree_papers.poly_ppo import Vines
 
 MEGABYTE = 1_000_000
 STRATEGIES: dict[str, Callable[[], Any]] = {
     "turn forks": lambda: TurnForks(6, 3),
     "fork all": lambda: ForkAll(like_look_ups, 6, 3, 2),
-    "repairing": lambda: Repairing(6),
-    "vines": lambda: Vines(3, 2, 2),
+    "repairing": lambda: load_recipe("cleaner", group=6).build().strategy,
+    "vines": lambda: load_recipe("poly_ppo").build().strategy,
     "execution": lambda: load_recipe("reex_sql", group=6).build().strategy,
     "execution, tree": lambda: load_recipe("reex_sql", group=6, decode="tree").build().strategy,
 }
@@ -65,6 +63,7 @@ def grown(strategy, task, patience):
     return forest
 
 
+@pytest.mark.papers("cleaner", "poly_ppo", "reex_sql")
 @pytest.mark.parametrize("name", STRATEGIES)
 @pytest.mark.parametrize("fault", ["raises", "hangs"])
 def test_a_call_that_never_answers_is_a_failed_node_and_no_other_path_is_lost(name, fault):
@@ -82,6 +81,7 @@ def test_a_call_that_never_answers_is_a_failed_node_and_no_other_path_is_lost(na
     assert all(leaf.status == "done" and "reward" in leaf.scores for leaf in others)
 
 
+@pytest.mark.papers("cleaner", "poly_ppo", "reex_sql")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_megabyte_fills_its_own_context_and_ends_its_own_path(name):
     forest = grown(STRATEGIES[name](), Struck(fault="shouts"), Patience(reply_characters=5_000))
@@ -94,6 +94,7 @@ def test_a_megabyte_fills_its_own_context_and_ends_its_own_path(name):
     assert all(leaf.status == "done" and "reward" in leaf.scores for _, leaf in leaves)
 
 
+@pytest.mark.papers("cleaner", "poly_ppo", "reex_sql")
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_the_contract_holds_while_the_tool_is_broken(name):
     for broken in (Struck(fault="raises", letters="abc"), Struck(letters="")):

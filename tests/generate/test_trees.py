@@ -21,7 +21,6 @@ from rolltree.task.protocol import Item, Reply
 from rolltree.testing.strategy import check_strategy
 from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Forest, Tree
-from rolltree_papers.aepo import Balanced
 
 ENTROPY = Signal("entropy:full")
 GROWERS = {
@@ -236,14 +235,6 @@ def test_glued_leaves_stand_behind_a_prefix_they_were_not_written_behind() -> No
                 distribution = asyncio.run(tiny_engine().score(prefix, start)).logp
                 assert node.logp == pytest.approx(distribution, abs=1e-5)
     assert moved
-
-
-def test_a_probe_thrown_away_is_paid_for_and_no_leaf() -> None:
-    inner = TurnForks(leaves=6, first=3, signal=Signal("entropy:top", 5))
-    for keep in (True, False):
-        for tree in grown(Balanced(inner, keep=keep), Walk(), n=3):
-            assert any("thrown away" in e.why for e in tree.events if e.kind == "prune") is not keep
-            assert sum(leaf.status == "done" for leaf in tree.leaves()) == 6
 
 
 def test_a_fixed_reference_stands_for_all_paths() -> None:

@@ -24,6 +24,7 @@ def test_what_is_set_for_one_recipe_goes_before_what_is_set_for_all_in_any_order
         assert [dict(a.knobs)["clip_low"] for a in arms(["gspo", "dapo"], order)] == [0.3, 0.1]
 
 
+@pytest.mark.papers("arpo")
 def test_a_recipe_is_compared_with_itself_by_the_knobs_it_brings():
     made = arms(["grpo", "arpo(first=16, kl=0.1)", "arpo"], ["arpo:kl=0.2", "optim.lr=1e-3"])
     assert [a.label for a in made] == ["grpo", "arpo(first=16, kl=0.1)", "arpo"]

@@ -31,6 +31,7 @@ def grids(run):
     return {g.title: g for g in page(run, top=3).grids}
 
 
+@pytest.mark.papers("dots")
 def test_bands_add_up_to_everything_decoded(run):
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
     decoded = sum(line["budget/decoded"] for line in lines)
@@ -45,6 +46,7 @@ def test_bands_add_up_to_everything_decoded(run):
     assert sum(int(row[3]) for row in rows.values()) > int(rows["new"][3]), "pooled prompts are seen again"
 
 
+@pytest.mark.papers("dots")
 def test_prompts_arms_and_what_came_from_earlier_steps(run):
     found = grids(run)
     assert len(found["The costliest prompts"].rows) == 3
@@ -56,6 +58,7 @@ def test_prompts_arms_and_what_came_from_earlier_steps(run):
     assert 0 < float(later["staleness of trained tokens in versions"][1]) <= 2
 
 
+@pytest.mark.papers("dots")
 def test_a_run_under_a_schedule_says_what_became_of_its_rollouts(tmp_path):
     knobs = {**KNOBS, "eval_every": 0, "forests_every": 0, "scheduler": "areal", "steps": 4}
     rolltree.train("grpo", tiny_policy(), Early(), out=tmp_path / "run", **knobs)
@@ -68,6 +71,7 @@ def test_a_run_under_a_schedule_says_what_became_of_its_rollouts(tmp_path):
     assert tokens["trained"] > 0, "which other fates there are depends on timing"
 
 
+@pytest.mark.papers("dots")
 def test_it_is_printed_written_and_refused(run, tmp_path, capsys):
     sink = io.StringIO()
     assert main(BudgetConfig(run, out=tmp_path / "b.html"), Console(file=sink, width=120)) == 0

@@ -24,6 +24,7 @@ def quiet():
     return Console(file=io.StringIO(), width=120)
 
 
+@pytest.mark.papers("latr")
 def test_a_real_gain_is_found_and_none_is_not_invented(tmp_path):
     shelf = Shelf(tmp_path, Simulated({"grpo": 0.2, "treepo": 0.3, "latr": 0.2}))
     made = compare(arms(["grpo", "treepo", "latr"]), conditions(), range(5), shelf, console=quiet())

@@ -22,6 +22,7 @@ from studies.lab.entry_family import confirmed, handed_on, together
 from studies.lab.evidence import FRESH, accept, confirm, following, forged, measure, problems, verify
 from studies.lab.evidence_command import EvidenceConfig, main
 from studies.lab.evidence_pages import found, fresh_seeds, overview
+from studies.lab.places import EVIDENCE
 from tests.lab.simulated import Simulated
 
 HERE = "tests.lab.test_evidence"
@@ -254,6 +255,7 @@ def test_what_holds_is_asked_again_on_fresh_seeds(tmp_path):
     assert forged(training(), lucky)
 
 
+@pytest.mark.papers("ace", "dars")
 def test_an_open_claim_that_looks_ahead_is_handed_on_and_one_that_does_not_is_not(tmp_path):
     entry = measure(training(), Simulated({"grpo": 0.1, "rloo": 0.25}), tmp_path, quiet())
 
@@ -358,7 +360,7 @@ def test_recipes_have_cards_and_evidence_has_the_verdict_of_its_runs():
         assert recipe.card.name == name
         assert recipe.card.claim
         assert recipe.card.paper
-    folder = claim_module.EVIDENCE
+    folder = EVIDENCE
     made = {claim.name: claim for claim in claims() if claim.complete}
     stored = load_entries(folder)
     assert {entry.name for entry in stored} <= set(made), "evidence of recipes that claim nothing"
@@ -386,6 +388,7 @@ def test_a_run_that_rounding_parted_must_begin_as_it_is_stored(tmp_path):
     assert not verify(training(), soon, runner).reproduced, "another beginning is other code"
 
 
+@pytest.mark.papers("portool")
 def test_an_installed_package_says_that_evidence_needs_a_checkout(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(claim_module, "ROOT", tmp_path / "site-packages" / "rolltree")
     monkeypatch.chdir(tmp_path)

@@ -17,7 +17,7 @@ from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
 from rolltree.training import run
-from studies.lab.recipe_pages import DOCS
+from studies.lab.places import page_of
 from tests.task.data.toy import rows, tokenizer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ SMALL = {
 
 def commands(name: str) -> list[list[str]]:
     """What stands behind `rolltree` in the commands of a recipe's page."""
-    page = (ROOT / DOCS / f"{name}.md").read_text(encoding="utf-8")
+    page = page_of(name).read_text(encoding="utf-8")
     return [shlex.split(line) for line in re.findall(r"^rolltree (.+)$", page, re.MULTILINE)]
 
 

@@ -29,6 +29,7 @@ def test_each_piece_is_told_from_the_others():
     assert said({}) == "nothing"
 
 
+@pytest.mark.papers("adadagrad", "mars2")
 def test_what_is_not_a_part_of_its_own_is_told_too():
     assert apart(made("treepo", segment=4), made("treepo")).keys() == {"knobs of the strategy"}
     assert "knobs of the strategy" not in apart(made("treepo"), made("grpo")), "they are those of another strategy"

@@ -3,7 +3,10 @@
 import asyncio
 import re
 from collections.abc import Iterator
+from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,7 +16,8 @@ from rolltree.recipe.registry import list_recipes, load_recipe
 from rolltree.task.registry import load_task
 from studies.lab.entry import load_entries
 from studies.lab.evidence_pages import overview
-from studies.lab.recipe_pages import DOCS, TABLE, example_task, index, page, write
+from studies.lab.places import DOCS, EVIDENCE, page_of
+from studies.lab.recipe_pages import TABLE, example_task, index, page, write
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,11 +30,15 @@ def nano() -> Iterator[LocalEngine]:
 
 
 def test_every_recipe_has_a_page_with_its_knobs(tmp_path: Path) -> None:
-    (tmp_path / "gone.md").write_text("of a recipe that was removed")
+    gone = [tmp_path / DOCS / "gone.md", tmp_path / "rolltree_papers" / "gone" / "page.md"]
+    for path in gone:
+        path.parent.mkdir(parents=True)
+        path.write_text("of a recipe that was removed")
     written = write(tmp_path, tmp_path / "no-evidence")
-    assert {p.stem for p in written} == {c.name for c in list_recipes()} | {"index"}
-    assert not (tmp_path / "gone.md").exists()
-    assert "| `clip_high` | `0.28` |" in (tmp_path / "dapo.md").read_text()
+    assert len({*written}) == len(list_recipes()) + 1
+    assert {page_of(c.name, tmp_path) for c in list_recipes()} <= {*written}
+    assert not any(path.exists() for path in gone)
+    assert "| `clip_high` | `0.28` |" in (tmp_path / DOCS / "dapo.md").read_text()
 
 
 def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
@@ -40,16 +48,17 @@ def test_what_was_not_measured_is_not_claimed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["index", *(c.name for c in list_recipes())])
 def test_the_committed_pages_are_what_the_cards_say(name: str) -> None:
-    evidence = ROOT / "evidence"
-    expected = index(evidence) if name == "index" else page(name, evidence)
-    assert (ROOT / DOCS / f"{name}.md").read_text() == expected, "run python -m studies.lab.recipe_pages"
+    expected = index() if name == "index" else page(name)
+    place = ROOT / DOCS / "index.md" if name == "index" else page_of(name)
+    assert place.read_text() == expected, "run python -m studies.lab.recipe_pages"
 
 
 def test_every_page_of_the_documentation_is_in_its_navigation() -> None:
     listed = re.findall(r": ([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     pages = [page for page in pages if not page.startswith("measured/tables/")]  # they are parts of measured/tables.md
-    assert sorted(listed) == sorted(pages)
+    # Those of recipes are added by docs/hooks.py.
+    assert sorted(listed) == sorted(page for page in pages if page == "recipes/index.md" or "recipes/" not in page)
 
 
 def test_every_recipe_accepts_the_task_of_its_example(nano: LocalEngine) -> None:
@@ -59,6 +68,48 @@ def test_every_recipe_accepts_the_task_of_its_example(nano: LocalEngine) -> None
 
 
 def test_the_committed_table_is_what_was_found() -> None:
-    assert (ROOT / TABLE).read_text() == overview(load_entries(ROOT / "evidence")), (
-        "run python -m studies.lab.recipe_pages"
-    )
+    assert TABLE.read_text() == overview(load_entries(EVIDENCE)), "run python -m studies.lab.recipe_pages"
+
+
+def test_links_of_the_repository_lead_to_the_page_of_a_paper() -> None:
+    """In the documentation, the index and the table of evidence, and from the pages of papers back."""
+    known = {path.resolve() for path in (ROOT / "docs").rglob("*.md")} | {page_of(c.name) for c in list_recipes()}
+    for path in known:
+        for target in re.findall(r"\]\(((?:\.\./)+(?:rolltree_papers|docs)/[^)#\s]*\.md)", path.read_text()):
+            assert (path.parent / target).resolve() in known, f"{path} links to {target}"
+
+
+@pytest.fixture(scope="module")
+def hooks() -> Any:
+    pytest.importorskip("mkdocs")
+    spec = spec_from_file_location("docs_hooks", ROOT / "docs" / "hooks.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_site_has_every_page_of_a_paper_in_its_navigation(hooks: Any) -> None:
+    nav = hooks.on_config({"nav": [{"Recipes": [{"Paper index": "recipes/index.md"}]}]})["nav"][0]["Recipes"]
+    assert [next(iter(entry)) for entry in nav[1:]] == [card.name for card in list_recipes()]
+
+
+@pytest.mark.parametrize(
+    ("page", "link", "site"),
+    [
+        ("recipes/first.md", "[howto](../../docs/howto/regimes.md)", "[howto](../howto/regimes.md)"),
+        ("credit.md", "[first](../rolltree_papers/first/page.md#evidence)", "[first](recipes/first.md#evidence)"),
+        ("howto/judges.md", "[two](../../rolltree_papers/first/page-two.md)", "[two](../recipes/two.md)"),
+        ("howto/judges.md", "[gone](../../rolltree_papers/gone/page.md) stays", "gone stays"),
+        ("credit.md", "in [the code](../rolltree/tree/table.py)", "in the code"),
+        ("howto/judges.md", "[core](../recipes/grpo.md)", "[core](../recipes/grpo.md)"),
+    ],
+)
+def test_links_of_the_repository_become_links_of_the_site(
+    hooks: Any, monkeypatch: pytest.MonkeyPatch, page: str, link: str, site: str
+) -> None:
+    there = {"first": "rolltree_papers/first/page.md", "two": "rolltree_papers/first/page-two.md"}
+    monkeypatch.setattr(hooks, "pages", lambda: {name: ROOT / path for name, path in there.items()})
+    of_site = SimpleNamespace(file=SimpleNamespace(src_uri=page))
+    assert hooks.on_page_markdown(link, of_site, None, None) == site

@@ -239,8 +239,8 @@ def test_what_all_share_is_found_where_it_is_and_missed_where_it_is_not():
 
 
 def test_a_check_counts_its_own_and_not_the_tools_it_is_run_with():
-    found = sources.check_sources("studies.searches", "ets")
-    assert "ets" in found
+    found = sources.check_sources("studies.exact.votes", "ttrl")
+    assert "ttrl" in found
     assert not {"Measured", "counted", "TrainRunner"} & found.keys()
-    with pytest.raises(LabError, match=r"studies.searches:gone cannot be found"):
-        sources.check_sources("studies.searches", "gone")
+    with pytest.raises(LabError, match=r"studies.exact.votes:gone cannot be found"):
+        sources.check_sources("studies.exact.votes", "gone")

@@ -150,6 +150,7 @@ def test_knobs_reach_whom_they_are_meant_for():
     assert (made.optim.lr, made.prompts, made.seed, made.decoded) == (0.5, 3, 1, 9)
 
 
+@pytest.mark.papers("vade")
 @pytest.mark.parametrize(
     ("arm", "changes", "says"),
     [
@@ -201,6 +202,7 @@ def test_the_first_and_the_last_evaluation_may_ask_more_items(tmp_path, model):
     assert made.mean("budget/trained") is not None, "the counter of grpo's card"
 
 
+@pytest.mark.papers("vcpo")
 def test_a_step_that_does_not_measure_the_counter_stands_at_its_rest(tmp_path, monkeypatch):
     line = {"kind": "train", "budget/decoded_total": 5.0, "time/total": 1.0, "optim/step_factor": 0.4}
     lines = [line, {k: v for k, v in line.items() if k != "optim/step_factor"}]

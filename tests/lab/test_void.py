@@ -9,11 +9,12 @@ from rolltree.compare.void import acted, reasons
 from rolltree.metrics.registry import metric_of
 from rolltree.recipe.recipe import Counter, Evidence
 from rolltree.recipe.registry import list_recipes, load_recipe
-from studies.lab.claim import EVIDENCE, Claim, claims
+from studies.lab.claim import Claim, claims
 from studies.lab.entry import SeedResult, load_entries, save_entry
 from studies.lab.entry_family import counted, together
 from studies.lab.evidence import judged, measure, rejudged
 from studies.lab.evidence_command import EvidenceConfig, main
+from studies.lab.places import EVIDENCE
 from tests.lab.simulated import Simulated
 from tests.lab.test_evidence import quiet, training
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,19 +13,8 @@ from rolltree.engine.protocol import Request, Sampling
 from rolltree.latents.checks import LATENT_CHECKS
 from rolltree.latents.diffusers import DiffusersError, from_diffusers
 from rolltree.latents.engine import LatentEngine
-from rolltree.latents.task import Digits
-from rolltree.training.config import TrainConfig
-from rolltree.training.start import train
-from rolltree_papers.branch_grpo import BranchGrpo
 
 diffusers = pytest.importorskip("diffusers", reason="diffusers is not installed (extra diffusers)")
-
-
-class Flat(Digits):
-    """Digits of a latent with one channel."""
-
-    async def verify(self, item: Any, state: Any, text: Any) -> Any:
-        return await super().verify(item, state, np.asarray(text)[0])
 
 
 def tiny() -> Any:
@@ -65,14 +53,6 @@ def test_without_noise_a_path_is_the_schedulers() -> None:
             ).sample
         x = scheduler.step(velocity, t, x).prev_sample
         assert np.allclose(x.reshape(-1).numpy(), path[k + 1][:64], atol=2e-4)
-
-
-def test_it_trains(tmp_path: Path) -> None:
-    loaded = tiny()
-    config = TrainConfig(steps=1, prompts=2, eval_every=0, forests_every=0)
-    result = train(BranchGrpo("0,2", first=1), loaded, Flat(), out=tmp_path / "run", quiet=True, config=config)
-    assert result.last("train")["policy/mismatch_max"] < 1e-2
-    assert (tmp_path / "run" / "checkpoints" / "step-000001" / "config.json").is_file()
 
 
 def test_what_is_no_flow_model_is_refused() -> None:

@@ -21,6 +21,7 @@ from tests.latents.tiny import grown, tiny_engine, tiny_loaded
 TRAIN = ["train", "branch_grpo", "--task", "digits", "--steps", "1", "--prompts", "2", "--eval-every", "0"]
 
 
+@pytest.mark.papers("branch_grpo", "dts")
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -62,6 +63,7 @@ def test_labels_of_steps_are_of_texts(tmp_path: Path, capsys: pytest.CaptureFixt
     assert "digits writes latents; give a run of a language model" in capsys.readouterr().err
 
 
+@pytest.mark.papers("branch_grpo", "flow_grpo")
 @pytest.mark.slow
 def test_a_comparison_of_images_ends_with_a_report(tmp_path: Path) -> None:
     words = ["compare", "branch_grpo", "flow_grpo", "--task", "digits", "--budget", "400", "--seeds", "1"]
@@ -72,6 +74,7 @@ def test_a_comparison_of_images_ends_with_a_report(tmp_path: Path) -> None:
     assert told["conditions"]["model"] == "digits"
 
 
+@pytest.mark.papers("dts")
 def test_solve_takes_the_tasks_own_model(tmp_path: Path) -> None:
     out = tmp_path / "a"
     words = ["solve", "dts", "--task", "digits", "--items", "2", "--rollouts", "4", "--out", str(out)]

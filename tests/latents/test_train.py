@@ -11,19 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from rolltree.generate.branches import BranchError
-from rolltree.latents.flow import FlowNet, load_flow
-from rolltree.recipe.recipe import RecipeError
-from rolltree.training.config import LoraKnobs, TrainConfig, TrainError
+from rolltree.latents.flow import FlowNet
+from rolltree.recipe.registry import load_recipe
+from rolltree.training.config import TrainConfig
 from rolltree.training.start import train
-from rolltree_papers.branch_grpo import BranchGrpo
-from rolltree_papers.dynamic_treerpo import DynamicTreeRpo
-from rolltree_papers.flow_grpo import FlowGrpo
-from rolltree_papers.sol_rl import SolRl
 from tests.latents.tiny import tiny_loaded
 
 ROOT = Path(__file__).parents[2] / "rolltree"
-BRANCH = BranchGrpo(splits="0,2", first=2)
 
 
 def _config(**knobs: Any) -> TrainConfig:
@@ -34,58 +28,34 @@ def _weights(model: FlowNet) -> np.ndarray[Any, Any]:
     return torch.cat([p.detach().flatten() for p in model.parameters()]).numpy()
 
 
+@pytest.mark.papers("branch_grpo", "dynamic_treerpo", "flow_grpo")
 @pytest.mark.parametrize(
-    "recipe",
-    [FlowGrpo(group=4), FlowGrpo(group=4, window=3, start=1), BRANCH, BranchGrpo("0,2", 2, 2, width="best"),
-     BranchGrpo("0,3", 2, 1, window=2, start=1), DynamicTreeRpo(depth=2, start=1)],
-    ids=["flat", "mix", "branch", "pruned", "branch-mix", "dynamic"],
-)  # fmt: skip
-def test_recipes_train_and_engine_and_trainer_agree(recipe: Any, tmp_path: Path) -> None:
+    ("recipe", "knobs"),
+    [
+        ("flow_grpo", {"group": 4}),
+        ("flow_grpo", {"group": 4, "window": 3, "start": 1}),
+        ("branch_grpo", {"splits": "0,2", "first": 2}),
+        ("branch_grpo", {"splits": "0,2", "first": 2, "width": "best"}),
+        ("branch_grpo", {"splits": "0,3", "first": 1, "window": 2, "start": 1}),
+        ("dynamic_treerpo", {"depth": 2, "start": 1}),
+    ],
+    ids=["flow_grpo", "flow_grpo-mix", "branch_grpo", "branch_grpo-pruned", "branch_grpo-mix", "dynamic_treerpo"],
+)
+def test_recipes_train_and_engine_and_trainer_agree(recipe: str, knobs: Any, tmp_path: Path) -> None:
     loaded = tiny_loaded()
     before = _weights(loaded.model)
-    result = train(recipe, loaded, "digits", out=tmp_path / "run", quiet=True, config=_config())
+    made: Any = load_recipe(recipe, **knobs)
+    result = train(made, loaded, "digits", out=tmp_path / "run", quiet=True, config=_config())
     told = result.last("train")
     assert told["policy/mismatch_max"] < 1e-3
     assert told["budget/trained"] > 0
     assert not np.array_equal(before, _weights(result.model))
 
 
-def test_a_resumed_run_is_the_whole_run(tmp_path: Path) -> None:
-    whole = train(BRANCH, tiny_loaded(), "digits", out=tmp_path / "a", quiet=True, config=_config(steps=3))
-    train(BRANCH, tiny_loaded(), "digits", out=tmp_path / "b", quiet=True, config=_config(steps=1))
-    rest = train(BRANCH, tiny_loaded(), "digits", out=tmp_path / "b", quiet=True, resume=True, config=_config(steps=3))
-    assert np.array_equal(_weights(whole.model), _weights(rest.model))
-    saved = load_flow(sorted((tmp_path / "b" / "checkpoints").iterdir())[-1])
-    assert np.array_equal(_weights(saved), _weights(rest.model))
-
-
-def test_a_resumed_run_with_a_coarse_copy_is_the_whole_run(tmp_path: Path) -> None:
-    recipe = SolRl(explore=6, keep=4)
-    whole = train(recipe, tiny_loaded(), "digits", out=tmp_path / "a", quiet=True, config=_config(steps=3))
-    train(recipe, tiny_loaded(), "digits", out=tmp_path / "b", quiet=True, config=_config(steps=1))
-    rest = train(recipe, tiny_loaded(), "digits", out=tmp_path / "b", quiet=True, resume=True, config=_config(steps=3))
-    assert np.array_equal(_weights(whole.model), _weights(rest.model))
-
-
-def test_a_penalty_keeps_a_reference_and_a_window_may_move(tmp_path: Path) -> None:
-    recipe = FlowGrpo(group=4, kl=0.1)
-    result = train(recipe, tiny_loaded(), "digits", out=tmp_path / "run", quiet=True, config=_config())
-    assert "policy/kl_reference" in result.last("train") or any("kl" in name for name in result.last("train"))
-
-
-def test_what_a_denoiser_cannot_do_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(TrainError, match="adapters are for language models"):
-        train(BRANCH, tiny_loaded(), "digits", out=tmp_path / "a", quiet=True, config=_config(lora=LoraKnobs(4, 8.0)))
-    with pytest.raises(TrainError, match="blocks of a language model"):
-        train(BRANCH, tiny_loaded(), "digits", out=tmp_path / "b", quiet=True, config=_config(ranks=2))
-    with pytest.raises(Exception, match="no label of this model"):
-        train("grpo", tiny_loaded(), "arithmetic", out=tmp_path / "c", quiet=True, config=_config())
-    with pytest.raises(Exception, match="writes tokens"):
-        train(BRANCH, "nano", "digits", out=tmp_path / "d", quiet=True, config=_config())
-    with pytest.raises(BranchError, match="no steps"):
-        BranchGrpo(splits="0,x").build()
-    with pytest.raises(RecipeError, match="one leaf"):
-        BranchGrpo(splits="", first=1).build()
+def file_of(module: str) -> Path:
+    """Where a module stands."""
+    base = ROOT.parent / module.replace(".", "/")
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
 
 
 def imports(module: str) -> set[str]:
@@ -94,7 +64,7 @@ def imports(module: str) -> set[str]:
     queue = [module]
     while queue:
         name = queue.pop()
-        path = _file(name)
+        path = file_of(name)
         if name in seen or not path.is_file():
             continue
         seen.add(name)
@@ -104,11 +74,7 @@ def imports(module: str) -> set[str]:
     return {name for name in seen if name.split(".")[1] in ("generate", "credit", "objective", "training", "tree")}
 
 
-def _file(module: str) -> Path:
-    place = ROOT.parent / module.replace(".", "/")
-    return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
-
-
+@pytest.mark.papers("branch_grpo", "dts")
 def test_recipes_of_text_and_of_images_stand_on_the_same_files() -> None:
     images, text = imports("rolltree_papers.branch_grpo"), imports("rolltree.recipe.treepo")
     own = {"rolltree.generate.branches"}
@@ -118,5 +84,5 @@ def test_recipes_of_text_and_of_images_stand_on_the_same_files() -> None:
     )
     # None of them knows of latents: what does is the policy, its engine, and what reads a denoiser's guesses.
     for name in both:
-        told = _file(name).read_text(encoding="utf-8")
+        told = file_of(name).read_text(encoding="utf-8")
         assert "rolltree.latents" not in told, name

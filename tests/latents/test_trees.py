@@ -16,18 +16,13 @@ from rolltree.credit.depth import BestLeaf, PrunedBranches, likely
 from rolltree.credit.fold import Folded, fold, leaf_weights
 from rolltree.credit.registry import load_credit
 from rolltree.engine.protocol import Sampling
-from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.generate.branches import BranchError, Branches, Heat
 from rolltree.generate.runner import grow
 from rolltree.latents.engine import LatentEngine
-from rolltree.latents.expected import Expected
 from rolltree.policy.load import load_model
-from rolltree.task.protocol import Item, Verdict
 from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import Table, table
-from rolltree_papers.dts import CHOSEN, TreeSampling, log_mean_exp
-from rolltree_papers.ets import StepSearch
 from tests.latents.tiny import grown
 
 
@@ -161,74 +156,6 @@ def test_the_best_leaf_is_imitated_only_where_it_is_good() -> None:
         assert pulled is not None
         changed = np.flatnonzero(~np.isclose(plain, pulled))
         assert len(changed) == (more - 2 + 1 if more else 0)
-
-
-def test_log_mean_exp_lies_between_mean_and_maximum_and_forgets_no_count() -> None:
-    values = [0.1, 0.5, 0.9]
-    assert np.mean(values) < log_mean_exp(values, 5.0) < 0.9
-    assert log_mean_exp([0.3] * 7, 9.0) == pytest.approx(0.3)
-    assert log_mean_exp(values, 1e-6) == pytest.approx(0.5, abs=1e-4)
-
-
-class _Rare(SpellTask):
-    """Right is what begins with the rare letter, and the more so the more of them follow."""
-
-    async def verify(self, item: Item, state: object, text: str) -> Verdict:
-        return Verdict(float(text.startswith("b")) * (0.5 + 0.25 * text[1:3].count("b")), answer=text)
-
-
-@pytest.mark.parametrize("select", ["uct", "boltzmann"])
-def test_a_search_finds_rare_outcomes_more_often_than_chance(select: str) -> None:
-    """A sticky chain of text: the first letter decides, and it is rarely the right one."""
-
-    def row(prefix: tuple[int, ...]) -> list[float]:
-        return [0.9, 0.1, 0.0] if len(prefix) <= 1 else [0.5, 0.5, 0.0]
-
-    engine = TabularEngine(row, Letters("ab$", 2), max_context=16)
-    search = TreeSampling(60, (1, 2), alpha=0.5, select=select, explore=0.2)  # pyright: ignore[reportArgumentType]
-    item = Item("rare", "a", 1)
-    forest = asyncio.run(grow(search, engine, _Rare(), [item], max_tokens=3))
-    tree = next(iter(forest))
-    scores = [leaf.scores["reward"] for leaf in tree.leaves()]
-    assert np.mean(np.array(scores) > 0) > 0.2
-    assert tree[tree.notes[CHOSEN]].scores["reward"] > 0
-    root = tree.root.scores["value"]
-    values = [n.scores["value"] for n in tree.children(tree.root) if "value" in n.scores]
-    assert root == pytest.approx(log_mean_exp(values, 10.0))
-
-
-def test_dts_widens_by_visits_and_stops_at_the_budget() -> None:
-    forest = grown(TreeSampling(12, (1, 3), alpha=0.5))
-    tree = next(iter(forest))
-    assert 2 <= len(tree.root.children) <= math.ceil(2 * 13**0.5)
-    assert any(len(n.children) > 1 for n in tree if n.parent is not None)
-
-
-@pytest.mark.parametrize("select", ["beam", "rebase", "ets"])
-def test_searches_of_text_search_images(select: str) -> None:
-    search = StepSearch(
-        4, 4, "", Expected(), select, meaning="hidden", final="best",  # pyright: ignore[reportArgumentType]
-    )  # fmt: skip
-    tree = next(iter(grown(search)))
-    done = [leaf for leaf in tree.leaves() if leaf.status == "done"]
-    assert done
-    assert tree.notes["answer"] == max(done, key=lambda leaf: leaf.scores["value"]).notes["answer"]
-    assert any(e.why.startswith("judged") for e in tree.events)
-
-
-@pytest.mark.parametrize("select", ["beam", "rebase"])
-def test_a_search_whose_last_round_draws_nothing_goes_on_once(select: str) -> None:
-    """Six steps and the prior are seven actions: a round of three ends before the last step, which has no noise."""
-    search = StepSearch(
-        4, 3, "", Expected(), select, meaning="hidden", final="best",  # pyright: ignore[reportArgumentType]
-    )  # fmt: skip
-    tree = next(iter(grown(search)))
-    assert {leaf.status for leaf in tree.leaves()} <= {"done", "pruned"}
-    assert any(leaf.status == "done" for leaf in tree.leaves())
-    ends = [n for n in tree if n.role == "policy" and len(tree.prefix(n)) == 1 + 6]
-    assert ends
-    assert all(len(n.children) <= 1 for n in ends)
-    assert any(e.why.startswith("nothing is drawn there") for e in tree.events)
 
 
 def test_every_place_and_way_adds_up() -> None:

@@ -86,10 +86,50 @@ def odd() -> list[Tree]:
     return [vote, lost]
 
 
+@pytest.mark.papers(
+    "adadagrad",
+    "adhint",
+    "arpo",
+    "arrol",
+    "bapo",
+    "hapo",
+    "hiper",
+    "m2po",
+    "mars2",
+    "masa",
+    "minpro",
+    "mssr",
+    "otr",
+    "remix",
+    "scope",
+    "self_pretraining",
+    "treeps_rag",
+    "vcpo",
+)
 def test_every_number_that_is_emitted_is_registered(emitted: set[str]) -> None:
     assert sorted(name for name in emitted if find(name) is None or metric_of(name).own) == []
 
 
+@pytest.mark.papers(
+    "adadagrad",
+    "adhint",
+    "arpo",
+    "arrol",
+    "bapo",
+    "hapo",
+    "hiper",
+    "m2po",
+    "mars2",
+    "masa",
+    "minpro",
+    "mssr",
+    "otr",
+    "remix",
+    "scope",
+    "self_pretraining",
+    "treeps_rag",
+    "vcpo",
+)
 def test_every_registered_metric_is_emitted(emitted: set[str]) -> None:
     families = [family for part in (GROWN, TRAINED, FROM_FORESTS) for family in part]
     found = {name for family in families for name in family(Rollouts(table(odd())))}
@@ -138,6 +178,26 @@ def test_what_is_left_out_of_a_whole_line_was_zero() -> None:
     assert value_in({"kind": "train", "step": 1}, "rollout/retries") is None, "another program's line says nothing"
 
 
+@pytest.mark.papers(
+    "adadagrad",
+    "adhint",
+    "arpo",
+    "arrol",
+    "bapo",
+    "hapo",
+    "hiper",
+    "m2po",
+    "mars2",
+    "masa",
+    "minpro",
+    "mssr",
+    "otr",
+    "remix",
+    "scope",
+    "self_pretraining",
+    "treeps_rag",
+    "vcpo",
+)
 def test_comparisons_know_which_way_is_better() -> None:
     assert all(metric_of(name).name == name for name in (*COMPARED, *PER_LEAF))
     assert {name for name in (*COMPARED, *PER_LEAF) if less_is_better(name)} == {

@@ -38,6 +38,7 @@ VARIANTS = {
 }
 
 
+@pytest.mark.papers("bapo", "minpro", "remix")
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.__name__)
 @pytest.mark.parametrize("name", VARIANTS)
 def test_keeps_the_contract(name: str, check) -> None:
@@ -85,6 +86,7 @@ def test_the_generator_shares_actions_between_paths_with_both_signs() -> None:
     assert both.any()
 
 
+@pytest.mark.papers("bapo", "minpro", "remix")
 def test_an_objective_sees_nothing_of_an_action_no_leaf_counts() -> None:
     """Zero channels and zero weight: any log-probs may stand there."""
     batch = random_pair(6).folded

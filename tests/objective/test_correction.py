@@ -112,6 +112,7 @@ def test_m2po_drops_the_largest_mismatches_until_the_second_moment_fits() -> Non
     assert SecondMoment(0.01)(batch)[1]["rejected"].item() == pytest.approx(0.6)
 
 
+@pytest.mark.papers("m2po")
 def test_m2po_averages_over_what_is_left_where_asked_to() -> None:
     batch = two_paths()
     loss, _ = load_objective("reinforce", correction=SecondMoment(0.25, denominator="surviving"))(batch)

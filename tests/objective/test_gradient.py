@@ -42,6 +42,7 @@ def test_reinforce_is_the_score_times_the_advantage(pair) -> None:
     torch.testing.assert_close(got, -(pair.folded.gain + pair.folded.loss), rtol=0, atol=0)
 
 
+@pytest.mark.papers("aepo", "bapo", "minpro", "remix", "vcpo")
 @pytest.mark.parametrize(
     "name",
     [

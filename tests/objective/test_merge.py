@@ -27,6 +27,7 @@ def parts_with_own_groups() -> list:
     return [replace(part, paths=replace(part.paths, group=part.paths.group + 10 * k)) for k, part in enumerate(parts)]
 
 
+@pytest.mark.papers("bapo")
 @pytest.mark.parametrize("name", [n for n in (*VARIANTS, *MORE) if n not in WITHIN_BATCH])
 def test_losses_of_micro_batches_add_up(name: str) -> None:
     parts = parts_with_own_groups()
@@ -49,6 +50,7 @@ def test_a_field_that_one_part_lacks_is_left_out() -> None:
     assert merge([*parts[:1], replace(parts[1], paths=None)]).paths is None
 
 
+@pytest.mark.papers("bapo")
 def test_fitting_through_a_composition_sees_the_corrected_credit() -> None:
     parts = parts_with_own_groups()
     composed = fit(load_objective("bapo", correction="mis", target=0.6), parts)

@@ -21,7 +21,6 @@ from rolltree.recipe.treepo import repeats
 from rolltree.testing.tiny import CODEC, STOP, SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import table
-from rolltree_papers.ui_s1 import FirstReturns
 from studies.lab.claim import claim_of
 
 
@@ -41,6 +40,7 @@ def uncertain_first(prefix: tuple[int, ...]) -> list[float]:
     return list(row / row.sum())
 
 
+@pytest.mark.papers("aepo")
 def test_aepo_splits_the_leaves_by_sums_over_the_heads_of_turns() -> None:
     """Means per token made it start 8 or 9 of 16 at the root whatever the prompt."""
     parts = load_recipe("aepo", top=5).build()
@@ -52,6 +52,7 @@ def test_aepo_splits_the_leaves_by_sums_over_the_heads_of_turns() -> None:
         assert told["starts"] >= 12
 
 
+@pytest.mark.papers("portool")
 def test_portool_opens_its_leaves_at_the_prompt_and_pays_for_calls_that_worked() -> None:
     parts = load_recipe("portool", leaves=6).build()
     trees = grown(parts, Walk())
@@ -81,42 +82,12 @@ def test_areal_takes_four_updates_so_that_its_clip_can_act() -> None:
     assert [dict(arm.knobs)["optim.minibatches"] for arm in claim_of("areal").sides()] == [4, 4], "both arms alike"
 
 
+@pytest.mark.papers("echo")
 def test_echo_watches_what_it_restarts() -> None:
     parts = load_recipe("echo", leaves=6, stems=2, entropy=0.87, confidence=0.45, rise=0.0).build()
     for tree in grown(parts, SpellTask(stop=(), max_tokens=40), n=6):
         restarts = [n for n in tree.walk() if n.birth == "restart"]
         assert all(len(n) <= 4 for n in restarts)
-
-
-def along(returns: list[list[bool]]) -> Tree:
-    """Rollouts along a demonstration by whether each of their turns matched it."""
-    tree = Tree("t", [0])
-    for matches in returns:
-        here = tree.root
-        for match in matches:
-            turn = tree.extend(here, [1], status="done", scores={"match": float(match), "step_reward": float(match)})
-            if not match:
-                turn.scores["reward"] = 0.0
-                turn = tree.extend(here, [2], role="hint", status="done", scores={"patch": 1.0})
-            here = tree.extend(turn, [3], role="env", status="done")
-        here.scores["reward"] = 1.0
-    return tree
-
-
-def test_ui_s1_wants_tasks_whose_first_returns_spread() -> None:
-    rule = FirstReturns(0.3, gamma=0.5)
-    # Returns 1 + 0.5 + 0.25 and 1 + 0.5: a deviation of 0.125.
-    assert "0.12, not above 0.3" in (rule(along([[True, True, True], [True, True, False]])) or "")
-    # 1.75 and 0, whatever stands behind the patch: 0.875.
-    assert rule(along([[True, True, True], [False, True, True]])) is None
-    assert "0.00" in (rule(along([[False, True], [False, False]])) or "")
-    # The environment pays for the first step of one of them: 2.5 and 1.5, as the credit's returns have it.
-    paid = along([[True, True], [True, True]])
-    next(node for node in paid if node.role == "env").scores["step_reward"] = 1.0
-    assert rule(paid) is None
-    recipe = load_recipe("ui_s1")
-    assert recipe.build().filters == (rule,)
-    assert recipe.build().rounds > 1
 
 
 def judged(votes: list[tuple[str, float, float | None]]) -> Tree:
@@ -128,6 +99,7 @@ def judged(votes: list[tuple[str, float, float | None]]) -> Tree:
     return tree
 
 
+@pytest.mark.papers("arrol")
 def test_arrols_vote_weighs_rollouts_by_their_chance_of_being_right() -> None:
     votes = [("a", 0.0, 0.1), ("a", 0.0, 0.1), ("a", 0.0, 0.2), ("b", 1.0, 0.9), ("b", 1.0, None)]
     tree = judged(votes)
@@ -143,6 +115,7 @@ def test_arrols_vote_weighs_rollouts_by_their_chance_of_being_right() -> None:
         assert {leaf.notes["answer"] for leaf in tree.leaves() if leaf.scores["reward"]} == {right}
 
 
+@pytest.mark.papers("rorecomp")
 def test_rorecomp_teaches_what_was_left_aside_in_order_of_age() -> None:
     parts = load_recipe("rorecomp").build()
     assert parts.recall is not None
@@ -151,6 +124,7 @@ def test_rorecomp_teaches_what_was_left_aside_in_order_of_age() -> None:
     assert load_recipe("rorecomp", compensate=0.0).build().recall is None
 
 
+@pytest.mark.papers("metaagent_x")
 def test_a_design_whose_executions_break_is_worth_less() -> None:
     """One success of two executions that stand against one of four: dropped failures made both 0.5."""
     tree = Tree("t", [0])
@@ -168,6 +142,7 @@ def test_a_design_whose_executions_break_is_worth_less() -> None:
     assert first > 0.5
 
 
+@pytest.mark.papers("metaagent_x")
 def test_a_design_of_which_no_execution_stands_is_what_the_others_are_compared_with() -> None:
     """Two designs that always work and one that never runs: left out, the two had nothing to learn from."""
     tree = Tree("t", [0])
@@ -182,6 +157,7 @@ def test_a_design_of_which_no_execution_stands_is_what_the_others_are_compared_w
     assert action[tab.start[1]] == action[tab.start[4]] == pytest.approx(1 / 3 / np.std([1, 1, 0], ddof=1), rel=1e-4)
 
 
+@pytest.mark.papers("mars2")
 def test_mars2_tells_the_next_attempt_what_the_one_above_scored() -> None:
     recipe = load_recipe("mars2")
     strategy = recipe.build().strategy
@@ -215,6 +191,7 @@ def test_treepo_ends_paths_that_repeat_themselves() -> None:
     assert load_recipe("treepo", repeat=False).build().strategy.ending is None  # type: ignore[union-attr]
 
 
+@pytest.mark.papers("ettrl")
 def test_ttrl_votes_with_more_rollouts_than_it_teaches() -> None:
     parts = load_recipe("ttrl", votes=6, samples=3).build()
     for tree in grown(parts, SpellTask(), n=6):

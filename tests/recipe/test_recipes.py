@@ -40,6 +40,7 @@ def test_cards_are_complete_and_recipes_fit_their_surroundings(card) -> None:  #
     check(parts, ENGINE, own or (Walk() if "turns" in parts.strategy.needs else Early()))
 
 
+@pytest.mark.papers("a2fm")
 def test_tags_on_a_task_that_reads_none_are_refused_before_the_start() -> None:
     with pytest.raises(ControlError, match="reads no tags; take --task tagged:early, or give"):
         check(load_recipe("a2fm").build(), ENGINE, Early())
@@ -68,6 +69,7 @@ def test_unknown_names_suggest_the_near_one(name: str, knobs: dict[str, int], sa
         load_recipe(name, **knobs)
 
 
+@pytest.mark.papers("grpo_roc")
 def test_a_group_of_one_is_refused() -> None:
     with pytest.raises(RecipeError, match="group=1"):
         load_recipe("grpo", group=1).build()

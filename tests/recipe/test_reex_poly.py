@@ -57,6 +57,7 @@ def answered(prompts: int = 12, **knobs: object) -> tuple[list[str], int]:
     return [vote.most_common(1)[0][0] for vote in votes], budget.spent.decoded
 
 
+@pytest.mark.papers("reex_sql")
 def test_tree_decoding_takes_less_and_answers_as_well() -> None:
     linear, paid = answered(group=8)
     tree, less = answered(group=8, decode="tree", width=8)
@@ -66,6 +67,7 @@ def test_tree_decoding_takes_less_and_answers_as_well() -> None:
     assert right[1] > 0.9
 
 
+@pytest.mark.papers("reex_sql")
 def test_execution_in_the_rollout_is_what_mends_a_failing_query() -> None:
     """The same policy held to one environment step answers half as often."""
     parts = load_recipe("reex_sql", group=64).build()
@@ -131,6 +133,7 @@ def test_sets_keep_several_right_answers_where_single_returns_keep_few() -> None
     assert all((p > 0.1).sum() < 4 for p in ends[1]), ends
 
 
+@pytest.mark.papers("poly_ppo")
 def test_poly_ppo_credits_vines_by_their_state_and_all_that_was_paid_stands_in_the_forest() -> None:
     parts = load_recipe("poly_ppo", rollouts=3, vines=6, window=1, slow=0.0).build()
     task = Walk()
@@ -145,6 +148,7 @@ def test_poly_ppo_credits_vines_by_their_state_and_all_that_was_paid_stands_in_t
     assert np.abs(node).max() > 0
 
 
+@pytest.mark.papers("poly_ppo")
 def test_sets_as_large_as_the_vines_are_refused() -> None:
     with pytest.raises(RecipeError, match="vines=4 leave one set of size=4"):
         load_recipe("poly_ppo", vines=4).build()

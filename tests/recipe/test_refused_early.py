@@ -18,7 +18,6 @@ from rolltree.task.registry import NANO, load_task
 from rolltree.training.config import TrainError
 from rolltree.training.peers import check_peers
 from rolltree.training.start import train
-from rolltree_papers.swarm import Swarm
 from tests.recipe.test_recipes import ENGINE
 
 TASKS = (*NANO, "slides", "labelled:arithmetic", "chained:calculator", "spoken:grid", "planned:grid", "tagged:lookup",
@@ -43,6 +42,7 @@ def test_a_task_measures_the_parts_it_says_in_every_verdict(name):
             assert told <= asyncio.run(parts(item, text))
 
 
+@pytest.mark.papers("a2fm", "e1", "fapo", "reex_sql", "rl_struct", "slideforge")
 @pytest.mark.parametrize(
     ("recipe", "task", "control", "said"),
     [
@@ -66,6 +66,7 @@ def test_rewards_of_what_nothing_supplies_are_refused_before_the_start(recipe, t
         check_rewards(parts, ENGINE, load_task(task))
 
 
+@pytest.mark.papers("fapo", "reex_sql", "slideforge")
 def test_a_part_that_a_judge_writes_or_that_nobody_knows_of_is_let_pass():
     class Strange:
         name, max_turns = "strange", 0
@@ -77,6 +78,7 @@ def test_a_part_that_a_judge_writes_or_that_nobody_knows_of_is_let_pass():
         check_rewards(load_recipe("slideforge", look_png=0, render=0).build(), ENGINE, load_task("countdown"))
 
 
+@pytest.mark.papers("fapo")
 @pytest.mark.parametrize("knobs", [{}, {"use_answers": "confidence(answers=2)"}])
 def test_train_refuses_a_part_before_it_evaluates(tmp_path, knobs):
     with pytest.raises(RecipeError, match="reads the part 'steps'"):
@@ -84,6 +86,7 @@ def test_train_refuses_a_part_before_it_evaluates(tmp_path, knobs):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+@pytest.mark.papers("label_tree")
 def test_labels_are_looked_for_before_the_first_rollout():
     with pytest.raises(RolltreeError, match="has no labels to choose from"):
         check(load_recipe("label_tree").build(), ENGINE, load_task("countdown"))
@@ -91,6 +94,7 @@ def test_labels_are_looked_for_before_the_first_rollout():
     check(load_recipe("label_tree").build(), ENGINE, load_task("labelled:arithmetic"))
 
 
+@pytest.mark.papers("self_pretraining", "tablegpt_r1")
 @pytest.mark.parametrize(("recipe", "knobs"), [("tablegpt_r1", {}), ("self_pretraining", {"judge": "likelihood"})])
 def test_a_judge_that_only_reads_goes_with_one_ratio_per_path(recipe, knobs):
     parts = load_recipe(recipe, **knobs).build()
@@ -102,13 +106,8 @@ def test_a_judge_that_only_reads_goes_with_one_ratio_per_path(recipe, knobs):
         Peer(writes=False)
 
 
+@pytest.mark.papers("self_pretraining")
 def test_self_pretraining_trains_by_its_judge(tmp_path):
     recipe = load_recipe("self_pretraining", judge="likelihood", rollouts=2)
     done = train(recipe, "nano", "arithmetic", out=tmp_path / "run", quiet=True, steps=1, prompts=2, eval_every=0)
     assert done.last("train")["budget/trained"] > 0
-
-
-def test_a_swarm_reads_no_file_but_what_nodes_published(tmp_path):
-    (tmp_path / "metrics.jsonl").write_text('{"kind": "train"}\n')
-    (tmp_path / "other.swarm.jsonl").write_text('{"step": 1, "place"')  # the other node still writes it
-    assert Swarm(str(tmp_path))._published() == []

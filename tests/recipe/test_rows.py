@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from pathlib import Path
 from random import Random
 from typing import Any, cast
 
@@ -12,9 +10,8 @@ import numpy as np
 import pytest
 
 from rolltree.control.arms import FORBIDDEN, FORCED, FREE, MODE, THOUGHT, ToolModes
-from rolltree.control.history import History
 from rolltree.control.horizon import Horizon
-from rolltree.control.order import ControlError, Delivery
+from rolltree.control.order import ControlError
 from rolltree.control.schedule import preset
 from rolltree.credit.fold import fold, leaf_weights
 from rolltree.errors import RolltreeError
@@ -28,17 +25,15 @@ from rolltree.replay.buffer import Recall, ReplayBuffer, RolloutBatch, recent
 from rolltree.task.items import TaskError
 from rolltree.task.nano.expert import play
 from rolltree.task.registry import load_task
-from rolltree.testing.tiny import SpellTask, Walk
+from rolltree.testing.tiny import Walk
 from rolltree.tree import Tree
 from rolltree.tree.table import table
-from rolltree_papers.dart import Dart, UncertainTurns
-from rolltree_papers.swarm import Swarm
-from studies.prompts.world import PromptWorld, run
 from tests.rollout.flying import fly
 
 NAMES = ("sage_skills", "adadagrad", "ppo_million", "tti", "dart", "swarm", "a2fm", "adaptive_pixel")
 
 
+@pytest.mark.papers("a2fm", "adadagrad", "adaptive_pixel", "dart", "ppo_million", "sage_skills", "swarm", "tti")
 @pytest.mark.parametrize("name", NAMES)
 def test_what_each_counts_is_a_metric(name: str) -> None:
     counter = load_recipe(name).card.counter
@@ -49,6 +44,7 @@ def test_what_each_counts_is_a_metric(name: str) -> None:
 # -- TTI ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.papers("tti")
 def test_tti_lengthens_the_horizon_and_clones_successes_alone() -> None:
     recipe = load_recipe("tti")
     turns = [compose(recipe, step).control.turns for step in (0, 1, 2, 3, 50)]  # pyright: ignore
@@ -64,6 +60,7 @@ def test_tti_lengthens_the_horizon_and_clones_successes_alone() -> None:
     assert not folded.loss.any(), "nothing pushes a failure down"
 
 
+@pytest.mark.papers("tti")
 def test_a_horizon_ends_rollouts_and_an_evaluation_has_none() -> None:
     flown = fly(preset("sync"), task=Walk(), control=Horizon(1), strategy=Independent(4))
     leaves = [leaf for g in flown.groups for leaf in g.item.tree.leaves()]
@@ -75,6 +72,7 @@ def test_a_horizon_ends_rollouts_and_an_evaluation_has_none() -> None:
         load_recipe("tti", horizon=0).build()
 
 
+@pytest.mark.papers("grpo_roc")
 def test_a_horizon_in_tokens_bounds_what_the_policy_writes_and_may_grow() -> None:
     recipe = load_recipe("grpo_roc", tokens="2, 3 at 1")
     longest: list[int] = []
@@ -111,106 +109,10 @@ def test_successes_are_drawn_by_lateness_and_by_the_rarity_of_their_domain() -> 
 # -- DART --------------------------------------------------------------------------------------------------------------
 
 
-def test_dart_gives_fewer_rollouts_to_what_is_solved() -> None:
-    control = Dart(0.6)
-    assert [control.width(p, 8) for p in (None, 0.0, 0.3, 0.59, 0.6, 0.75, 0.9, 1.0)] == [8, 8, 8, 8, 8, 5, 3, 2]
-    assert Dart(0.6, least=4).width(1.0, 8) == 4
-    with pytest.raises(ControlError, match="threshold=0"):
-        Dart(0.0)
-
-
-def test_dart_rescues_only_what_was_solved_before_and_by_the_newest_success() -> None:
-    control, state, history = Dart(), Dart().start(), History()
-    world = PromptWorld(logits=np.array([9.0, -40.0]), drift=0.0, gain=0.0)
-    run(control, world, 1, prompts=2, width=4, state=state, history=history)
-    assert list(state.newest) == ["p0"]
-    world.logits[0] = -40.0  # forgotten
-    (log,) = run(control, world, 1, prompts=2, width=4, state=state, history=history, first=2)
-    rescues = [d.order for d in log.delivered if d.order.arm == "rescue"]
-    assert [(o.prompt.uid, o.given, o.replaces) for o in rescues] == [("p0", (state.newest["p0"],), 1)]
-
-
-def test_darts_horizon_is_that_of_the_longest_success() -> None:
-    told: list[Delivery] = []
-
-    class Watched(Dart):
-        def plan(self, step: Any, state: Any) -> Any:
-            plan, answer = Dart.plan(self, step, state), None
-            while True:
-                try:
-                    orders = next(plan) if answer is None else plan.send(answer)
-                except StopIteration:
-                    return
-                answer = yield orders
-                told.extend(answer)
-
-    class Few(Walk):
-        def items(self, split: Any, seed: int = 0) -> Any:
-            known = [next(Walk.items(self, split, seed)) for _ in range(1)]
-            while True:
-                yield from known
-
-    fly(preset("sync"), task=Few(), control=Watched(), strategy=Independent(6))
-    first = [d for d in told if d.order.arm == "plain"]
-    longest = 0
-    for d in first:
-        assert d.order.turns is None or d.order.turns <= 6
-        longest = max([longest, *(t for t, r in zip(d.turns, d.rewards, strict=True) if r > 0)])
-    assert first[-1].order.turns == longest
-
-
-def test_only_uncertain_turns_are_trained_and_a_rescue_stays_whole() -> None:
-    tree = Tree("t", [0], task="t", item="i")
-    for base in (0.1, 0.6):
-        here = tree.root
-        for more in (0.0, 0.1, 0.2):
-            doubt = np.full(2, base + more, np.float32)
-            here = tree.extend(here, [1, 2], logp=np.zeros(2, np.float32), entropy=doubt, status="done")
-            here = tree.extend(here, [3], role="env", status="done")
-        here.scores["reward"] = base
-    given = tree.extend(tree.root, [4], logp=np.zeros(1, np.float32), forced=True, status="done")
-    given.scores["reward"] = 1.0
-    UncertainTurns(0.5)(tree, 48)
-    kept = [n.keep is None for n in tree if n.role == "policy"]
-    assert kept == [False, False, False, True, True, True, True]
-    few = Tree("t", [0], task="t", item="i")
-    lost = few.extend(few.root, [1], entropy=np.ones(1, np.float32), status="done", scores={"reward": 0.0})
-    few.extend(few.root, [4], forced=True, status="done", scores={"reward": 1.0})
-    UncertainTurns(0.8)(few, 48)
-    assert lost.keep is None, "a rescue is no turn that others are less uncertain than"
-    bare = Tree("t", [0], task="t", item="i")
-    bare.extend(bare.root, [1], status="done", scores={"reward": 1.0})
-    with pytest.raises(RolltreeError, match="ask for 'entropy'"):
-        UncertainTurns()(bare, 48)
-
-
 # -- swarm -------------------------------------------------------------------------------------------------------------
 
 
-def test_nodes_train_on_what_others_published_judged_here(tmp_path: Path) -> None:
-    folder = str(tmp_path / "swarm")
-    fly(preset("sync"), task=SpellTask(), control=Swarm(folder, "a"), updates=2)
-    lines = [json.loads(line) for line in (tmp_path / "swarm" / "a.swarm.jsonl").read_text().splitlines()]
-    assert lines
-    assert not {"reward", "rewards", "logp"} & set(lines[0]), "only questions and texts are published"
-    other = fly(preset("sync"), task=SpellTask(), control=Swarm(folder, "b", foreign=0.7), updates=1)
-    trained = [g.item.tree for g in other.trained[0]]
-    foreign = [t for t in trained if t.item.endswith("@a")]
-    assert foreign
-    for tree in foreign:
-        for leaf in tree.leaves():
-            said = "".join("abcdefghijklmnopqrstuvwxy!"[i] for i in leaf.actions if i < 26)
-            assert leaf.forced
-            assert leaf.notes["arm"] == "foreign"
-            assert leaf.scores["reward"] == float(said[:1] in "abcdefghijkl"), "the local verifier's word"
-            assert leaf.logp is not None
-            assert np.isfinite(leaf.logp).all()
-            assert leaf.sampling_logprob is not None
-            assert np.isnan(leaf.sampling_logprob).all()
-    alone = fly(preset("sync"), task=SpellTask(), control=Swarm(str(tmp_path / "empty"), "c"), updates=1)
-    assert not [g for g in alone.trained[0] if "@" in g.item.tree.item], "with nobody there all groups are its own"
-
-
+@pytest.mark.papers("swarm")
 def test_foreign_groups_without_variance_stay_out_of_the_batch() -> None:
     (foreign,) = load_recipe("swarm").build().filters
 
@@ -223,14 +125,6 @@ def test_foreign_groups_without_variance_stay_out_of_the_batch() -> None:
     assert foreign(group("foreign", 1.0, 1.0)) == "all outcomes are 1"
     assert foreign(group("foreign", 1.0, 0.0)) is None
     assert foreign(group("", 1.0, 1.0)) is None, "own ones stay, as published"
-
-
-def test_a_broken_publication_is_named(tmp_path: Path) -> None:
-    (tmp_path / "x.swarm.jsonl").write_text("not json\n")
-    with pytest.raises(ControlError, match=r"x\.swarm\.jsonl holds a line"):
-        Swarm(str(tmp_path), "me")._published()  # pyright: ignore[reportPrivateUsage]
-    with pytest.raises(ControlError, match="names no file"):
-        Swarm(str(tmp_path), "a/b")
 
 
 # -- arms --------------------------------------------------------------------------------------------------------------
@@ -313,6 +207,7 @@ def test_need_orders_the_free_arm(with_tools: float, without: float, best: Any, 
     assert tree.root.scores["tools_help"] == np.sign(with_tools - without)
 
 
+@pytest.mark.papers("adaptive_pixel")
 def test_forced_arms_are_paid_for_obeying_and_compared_among_themselves() -> None:
     tree = armed((FORCED, True, 0.0), (FORCED, False, 0.0), (FORBIDDEN, False, 1.0), (FORBIDDEN, False, 1.0),
                  (FREE, True, 1.0), (FREE, False, 0.0))  # fmt: skip

@@ -20,7 +20,6 @@ from rolltree.task.protocol import Task
 from rolltree.testing.tiny import SpellTask, Walk, tiny_engine
 from rolltree.tree import Tree
 from rolltree.tree.table import table
-from rolltree_papers.aepo import starts
 from tests.recipe.small import SMALL
 
 
@@ -34,6 +33,7 @@ ONE_OUTCOME = {"tree_planner", "weboperator", "intern_atlas", "label_tree"}
 """A tree of these has one outcome, which says nothing where all of a batch are alike."""
 
 
+@pytest.mark.papers("intern_atlas", "label_tree", "tree_planner", "weboperator")
 @pytest.mark.parametrize("name", [name for name in SMALL if name not in ONE_OUTCOME])
 def test_from_prompts_to_folded_credit(name: str) -> None:
     parts = load_recipe(name, **SMALL[name]).build()
@@ -53,6 +53,7 @@ def test_from_prompts_to_folded_credit(name: str) -> None:
     assert folded.weight.max() > 0
 
 
+@pytest.mark.papers("aepo", "arpo")
 def test_extras_that_credit_reads_must_be_recorded() -> None:
     parts = load_recipe("aepo").build()
     lax = replace(parts, strategy=load_recipe("arpo").build().strategy)
@@ -61,6 +62,7 @@ def test_extras_that_credit_reads_must_be_recorded() -> None:
         check(lax, tiny_engine(), Walk())
 
 
+@pytest.mark.papers("arpo")
 def test_hard_and_soft_arpo_agree_on_shared_tokens_before_any_clip() -> None:
     """The sum of leaves' advantages on a shared token is leaves × their mean."""
     trees, _ = grown(load_recipe("arpo", leaves=8, first=3).build())
@@ -72,26 +74,6 @@ def test_hard_and_soft_arpo_agree_on_shared_tokens_before_any_clip() -> None:
         nets.append(folded.gain + folded.loss)
     assert np.abs(nets[0]).max() > 0
     assert nets[0] == pytest.approx(nets[1])
-
-
-@pytest.mark.parametrize(
-    ("leaves", "gap", "m"), [(16, 0.0, 9), (16, -0.5, 7), (16, 0.5, 10), (16, 50.0, 16), (16, -50.0, 1), (5, 0.0, 3)]
-)
-def test_aepo_starts_more_rollouts_where_the_root_is_more_uncertain_than_the_tools(
-    leaves: int, gap: float, m: int
-) -> None:
-    assert starts(leaves, gap) == m
-
-
-def test_aepos_probe_is_one_of_the_leaves_and_its_split_is_on_record() -> None:
-    trees, _ = grown(load_recipe("aepo", leaves=6).build())
-    for tree in trees:
-        allocated = [e for e in tree.events if e.kind == "allocate"]
-        assert len(allocated) == 1
-        assert allocated[0].numbers["starts"] == starts(
-            6, 0.5 * (allocated[0].numbers["at_root"] - allocated[0].numbers["at_tools"])
-        )
-        assert sum(leaf.status == "done" for leaf in tree.leaves()) == 6
 
 
 def test_treepo_draws_its_first_width_and_ends_repetition() -> None:

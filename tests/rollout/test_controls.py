@@ -71,6 +71,7 @@ def test_every_control_under_every_preset(control: str, schedule: str) -> None:
         assert all(g.staleness == 0 for b in flown.trained for g in b), "nothing is trained late"
 
 
+@pytest.mark.papers("april", "dart")
 @pytest.mark.parametrize("schedule", ["areal", "april", "dart"])
 @pytest.mark.parametrize("control", list(controls()))
 def test_every_control_over_trees_that_cannot_be_cut(control: str, schedule: str) -> None:
@@ -78,6 +79,7 @@ def test_every_control_over_trees_that_cannot_be_cut(control: str, schedule: str
     check(flown)
 
 
+@pytest.mark.papers("hbpo")
 @settings(max_examples=10, deadline=None)
 @given(schedules, st.sampled_from(sorted(controls())), st.booleans(), st.integers(0, 2**16), st.integers(0, 12))
 # A spare of one part was the last that a recalled group waited for.
@@ -113,6 +115,7 @@ def test_failures_under_a_control_are_told_to_it(schedule: Schedule, control: st
     assert task.raised
 
 
+@pytest.mark.papers("dots")
 @settings(max_examples=12, deadline=None)
 @given(schedules, st.sampled_from(sorted(controls())), st.integers(0, 2**16))
 # A spare was held when its group went.
@@ -245,6 +248,7 @@ def test_a_plan_that_ends_with_a_measurement_lets_go_of_what_it_trains(schedule:
     assert [len(batch) for batch in flown.trained] == [BATCH, BATCH]
 
 
+@pytest.mark.papers("april")
 @pytest.mark.parametrize("schedule", ["areal", "april", "verl"])
 def test_groups_wait_for_a_plan_that_looks_and_grow_by_what_it_asks(schedule: str) -> None:
     told: list[list[Delivery]] = []
@@ -271,6 +275,7 @@ def test_a_plan_that_looks_begins_as_a_whole_and_exceeds_admission_by_no_more() 
         assert len(born) <= bound + BATCH
 
 
+@pytest.mark.papers("guide")
 def test_a_hint_under_changing_weights_is_trained_as_the_policy_reads_it(tmp_path: Path) -> None:
     control = load_control("guide", template="{hint}", always=True)
     recipe = replace(load_recipe("grpo", group=4).build(), control=control)

@@ -113,6 +113,7 @@ def test_failures_are_replaced_and_counted(schedule: Schedule, part: str, seed: 
     assert task.raised
 
 
+@pytest.mark.papers("april")
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("task", [SpellTask(), Walk()], ids=["one turn", "turns"])
 def test_presets_keep_their_word(name: str, task: SpellTask | Walk) -> None:
@@ -128,6 +129,7 @@ def test_presets_keep_their_word(name: str, task: SpellTask | Walk) -> None:
         assert any(len(r.segments) > 1 for r in partial), "with the tokens they had, under their versions"
 
 
+@pytest.mark.papers("april")
 def test_filtered_groups_make_room_and_say_why() -> None:
     flown = fly(APRIL, filters=(Mixed(),), engine=tabular(shuffle=3))
     check(flown)
@@ -146,6 +148,7 @@ def test_old_partials_are_dropped_by_the_age_rule() -> None:
     assert max(g.staleness for g in flown.groups) == 0
 
 
+@pytest.mark.papers("april", "dart")
 @pytest.mark.parametrize("name", ["areal", "april", "verl", "dart"])
 def test_a_tree_that_cannot_be_cut_finishes(name: str) -> None:
     flown = fly(preset(name), strategy=SegmentTree(4, 3), engine=tabular(shuffle=1), updates=4, ticks=2)
@@ -180,6 +183,7 @@ def test_all_of_it_survives_a_restart(schedule: Schedule, task: SpellTask | Walk
     assert [len(batch) for batch in flown.trained] == [BATCH] * 3
 
 
+@pytest.mark.papers("dart")
 def test_trees_that_cannot_be_cut_begin_again_after_a_restart(tmp_path: Path) -> None:
     engine, strategy = tabular(shuffle=1), SegmentTree(4, 3)
 
@@ -201,6 +205,7 @@ def test_trees_that_cannot_be_cut_begin_again_after_a_restart(tmp_path: Path) ->
     assert len({g.number for g in flown.groups}) == len(flown.groups)
 
 
+@pytest.mark.papers("april")
 @pytest.mark.parametrize("name", ["verl", "april", "areal"])
 def test_a_filter_that_keeps_nothing_is_told_and_ends_the_run_with_a_sentence(
     name: str, caplog: pytest.LogCaptureFixture
@@ -222,6 +227,7 @@ class Measures(Uniform):
         yield [] if self.nothing else [Order(prompt, for_training=False, last=True) for prompt in step.take()]
 
 
+@pytest.mark.papers("april")
 @pytest.mark.parametrize("nothing", [False, True])
 @pytest.mark.parametrize("name", ["verl", "april", "areal"])
 def test_a_control_that_never_orders_anything_to_train_on_ends_the_run_with_a_sentence(

@@ -17,6 +17,7 @@ def _one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.mark.papers("april")
 def test_april_takes_the_same_path_after_a_stop(tmp_path: Path) -> None:
     """At this seed a round of the plan has partly begun when the run stops: its rest must come as it would have."""
     task = load_task("arithmetic", level=1)

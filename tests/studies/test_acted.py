@@ -2,8 +2,9 @@
 
 import pytest
 
-from studies.lab.claim import EVIDENCE, claim_of, claims
+from studies.lab.claim import claim_of, claims
 from studies.lab.entry import load_entry
+from studies.lab.places import EVIDENCE
 
 CHEAP = ("dars", "dots", "guide", "remax", "scaler", "v05")
 """Checks that take a second or less."""

@@ -42,6 +42,7 @@ def small(tmp_path, **changes):
     )  # fmt: skip
 
 
+@pytest.mark.papers("latr", "rose")
 def test_a_table_is_priced_made_and_resumed(tmp_path, capsys):
     runner = Counting(GAINS, stop_after=10)
     assert main(small(tmp_path, plan=True), runner) is None
@@ -60,6 +61,7 @@ def test_a_table_is_priced_made_and_resumed(tmp_path, capsys):
     assert len(runner.made) == 28
 
 
+@pytest.mark.papers("latr", "rose")
 def test_trees_are_held_against_their_flat_controls_and_idle_rows_are_void(tmp_path):
     found = main(small(tmp_path, seeds=6), Counting(GAINS, noise=0.002))
     text = (tmp_path / "out/trees-fresh.md").read_text()
@@ -76,6 +78,7 @@ def test_trees_are_held_against_their_flat_controls_and_idle_rows_are_void(tmp_p
     assert found is not None
 
 
+@pytest.mark.papers("latr", "rose")
 def test_items_are_drawn_again_where_runs_kept_them(tmp_path):
     class Itemised(Counting):
         def run(self, spec, folder, tick):
@@ -112,6 +115,7 @@ def test_every_arm_of_a_table_can_be_built(name):
     assert cells(settings, TABLES[name])
 
 
+@pytest.mark.papers("latr", "rose")
 def test_unknown_names_are_refused(tmp_path):
     with pytest.raises(UnknownNameError, match="stability"):
         main(small(tmp_path, name="stabilty"), Counting(GAINS))

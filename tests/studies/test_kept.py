@@ -130,6 +130,7 @@ def test_runs_of_other_code_stand_where_one_of_their_kind_comes_out_the_same(tmp
     assert again.made == []
 
 
+@pytest.mark.papers("latr", "rose")
 def test_runs_of_a_kind_that_comes_out_otherwise_are_made_anew(tmp_path, capsys):
     main(small(tmp_path), Itemised(GAINS))
 

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from studies.lab.places import EVIDENCE, all_in_folders
 from studies.power import PowerSettings, main, page, rates
 
 COMMITTED = Path(__file__).parents[2] / "docs" / "measured"
@@ -19,7 +20,8 @@ def test_false_holds_are_rare_and_effects_are_found():
 
 
 def test_families_are_as_large_as_the_evidence():
-    kinds = [json.loads(path.read_text())["kind"] for path in (COMMITTED.parents[1] / "evidence").glob("*.json")]
+    stored = [*EVIDENCE.glob("*.json"), *all_in_folders("evidence.json").values()]
+    kinds = [json.loads(path.read_text())["kind"] for path in stored]
     settings = PowerSettings()
     assert (settings.entries, settings.checks) == (kinds.count("training"), len(kinds) - kinds.count("training"))
 

@@ -106,6 +106,9 @@ def gather(parts: Parts, task: Task, prompts: int = 3, *, seed: int = 0, control
     return batches, budget
 
 
+@pytest.mark.papers(
+    "arise", "arrol", "cog_rethinker", "dars", "dots", "e1", "guide", "hbpo", "masa", "seele", "swarm", "v05", "vade"
+)
 @pytest.mark.parametrize("control", list(controls()))
 @pytest.mark.parametrize("recipe", ["grpo", *SMALL])
 def test_every_control_over_every_generator(recipe: str, control: str) -> None:
@@ -149,6 +152,9 @@ def test_every_control_over_every_generator(recipe: str, control: str) -> None:
     assert (stored.state, stored.history) == (state.state, state.history)
 
 
+@pytest.mark.papers(
+    "arise", "arrol", "cog_rethinker", "dars", "dots", "e1", "guide", "hbpo", "masa", "seele", "swarm", "v05", "vade"
+)
 @pytest.mark.parametrize("limits", [Limits(leaves=1), Limits(decoded=1), Limits(leaves=0), Limits(decoded=0)], ids=str)
 @pytest.mark.parametrize("control", list(controls()))
 def test_a_budget_smaller_than_one_rollout_ends_the_step_and_loses_nothing(control: str, limits: Limits) -> None:
@@ -194,6 +200,7 @@ def test_an_arm_shown_stands_below_a_hint_and_an_answers_beginning_is_verified()
             assert leaf.notes["arm"] == "aided"
 
 
+@pytest.mark.papers("seele")
 def test_a_hint_that_teaches_carries_the_policys_log_prob() -> None:
     made = engine()
     for tree in aided(brief("ab", joins=True, trainable=True)).kept:
@@ -263,6 +270,7 @@ def test_an_engine_that_cannot_score_a_hidden_arm_costs_failed_leaves_and_no_zer
         assert any("gone" in e.why for e in tree.events if e.kind == "fail")
 
 
+@pytest.mark.papers("xrpo")
 def test_a_pooled_group_grew_as_if_it_had_been_one_and_its_events_point_at_its_nodes() -> None:
     control = load_control("xrpo", examples=0)
     (batch,), _ = gather(
@@ -288,6 +296,7 @@ def test_prompt_weights_multiply_what_a_tree_teaches() -> None:
     assert weighed.node.tolist() == [2.5 if t == 1 else 1.0 for t in view.tree]
 
 
+@pytest.mark.papers("dars", "ettrl")
 def test_widths_of_strategies_and_of_those_that_do_not_say() -> None:
     assert width_of(Independent(5)) == 5
     assert width_of(load_recipe("ettrl", stems=3).build().strategy) == 3 * (1 + 2 * 2)
@@ -309,6 +318,7 @@ STATEFUL = {
 }  # fmt: skip
 
 
+@pytest.mark.papers("arrol", "dots", "masa", "scaler", "v05", "vade")
 @pytest.mark.parametrize("control", list(STATEFUL))
 def test_a_run_resumes_exactly_with_what_its_control_has_learned(control: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
@@ -350,6 +360,9 @@ class Guarded(Early):
             yield (replace(item, answer=Poison(self.log[0])) if split == "test" else item)
 
 
+@pytest.mark.papers(
+    "arise", "arrol", "cog_rethinker", "dars", "dots", "e1", "guide", "hbpo", "masa", "seele", "swarm", "v05", "vade"
+)
 @pytest.mark.parametrize("control", [name for name in controls() if name != "uniform"])
 def test_no_control_sees_held_out_answers_or_learns_from_evaluation(control: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)

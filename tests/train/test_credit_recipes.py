@@ -41,6 +41,9 @@ CASES: list[tuple[str, dict[str, Any], Early]] = [
 ]
 
 
+@pytest.mark.papers(
+    "adhint", "brpo", "hapo", "himac", "otr", "portool", "remax", "rorecomp", "self_pretraining", "ui_s1"
+)
 @pytest.mark.parametrize(("name", "knobs", "task"), CASES, ids=[name for name, _, _ in CASES])
 def test_a_few_real_steps(name: str, knobs: dict[str, Any], task: Early, tmp_path: Path) -> None:
     torch.set_num_threads(1)

@@ -49,6 +49,7 @@ def test_failed_rollouts_count_neither_as_right_nor_as_wrong() -> None:
     assert told["eval/part/form"] == pytest.approx(1.5 / 5)
 
 
+@pytest.mark.papers("cleaner")
 def test_held_out_items_are_answered_with_and_without_repairs(tmp_path: Path) -> None:
     """CLEANER's calls fail without a second try: the two ways of answering measure two things."""
     recipe = load_recipe("cleaner", group=2)

@@ -40,6 +40,7 @@ def sampled_before(view: Table, spread: float = 0.3) -> None:
         node.sampling_logprob = sampling_logprob[start : start + length].astype(np.float32)
 
 
+@pytest.mark.papers("vcpo")
 def test_vcpo_in_the_trainer_is_its_formula_path_by_path() -> None:
     """Σ over trees of Σ_i w_i (A_i − b*)·∇ ω Σ_t log π, b* from the norms of each path's own gradient."""
     view, folded, advantage = rollouts()
@@ -82,6 +83,7 @@ def test_vcpo_in_the_trainer_is_its_formula_path_by_path() -> None:
     assert told["optim/step_factor"] < 1
 
 
+@pytest.mark.papers("vcpo")
 def test_a_constant_added_to_a_groups_advantages_changes_nothing() -> None:
     view, folded, advantage = rollouts()
     sampled_before(view)
@@ -95,6 +97,7 @@ def test_a_constant_added_to_a_groups_advantages_changes_nothing() -> None:
     assert torch.allclose(*steps, atol=1e-8)
 
 
+@pytest.mark.papers("vcpo")
 def test_no_tree_has_anything_to_teach() -> None:
     view, folded, advantage = rollouts()
     sampled_before(view)
@@ -106,6 +109,7 @@ def test_no_tree_has_anything_to_teach() -> None:
     assert torch.equal(flat(mine.policy.model), flat(tiny_llama()))
 
 
+@pytest.mark.papers("vcpo")
 def test_advantages_that_differ_within_a_path_have_no_such_baseline() -> None:
     view, folded, advantage = rollouts()
     sampled_before(view)
@@ -143,6 +147,7 @@ def test_an_objective_scales_the_step_and_only_this_one() -> None:
     assert torch.allclose(2 * (flat(half.policy.model) - start), flat(full.policy.model) - start, atol=1e-9)
 
 
+@pytest.mark.papers("vcpo")
 def test_hooks_reach_through_penalties_and_corrections() -> None:
     wrapped = load_objective("vcpo", kl=0.1)
     batch = Batch(*(torch.zeros(0, dtype=torch.float64) for _ in range(5)))
@@ -152,6 +157,7 @@ def test_hooks_reach_through_penalties_and_corrections() -> None:
         accumulator_of(load_objective("vcpo", baseline=True, correction="tis"))
 
 
+@pytest.mark.papers("bapo", "hapo")
 @pytest.mark.parametrize("name", ["bapo", "hapo", "clip_cov"])
 def test_holding_forwards_is_reading_twice(name: str) -> None:
     view, folded, advantage = rollouts()
@@ -166,6 +172,7 @@ def test_holding_forwards_is_reading_twice(name: str) -> None:
     assert torch.equal(*grads)
 
 
+@pytest.mark.papers("aepo", "bapo", "minpro", "remix")
 @pytest.mark.parametrize("name", ["clipped", "cispo", "sapo", "aepo", "bapo", "remix", "decoupled", "gspo", "gmpo",
                                   "minpro"])  # fmt: skip
 @pytest.mark.parametrize("minibatches", [1, 2])
@@ -199,6 +206,7 @@ def test_the_reference_can_be_moved_to_the_present() -> None:
     assert torch.equal(flat(mine.anchors["reference"].model), flat(mine.policy.model))
 
 
+@pytest.mark.papers("bapo")
 def test_a_bypass_divides_by_the_distribution_sampled_from() -> None:
     from rolltree.testing.objective import random_pair
 

@@ -123,6 +123,7 @@ def run(recipe: Any, out: Path, **knobs: Any) -> list[dict[str, Any]]:
     return [line for line in done.metrics if line["kind"] == "train"]
 
 
+@pytest.mark.papers("adadagrad")
 def test_a_step_has_as_many_prompts_as_the_last_ones_noise_asks_for_and_resumes_so(tmp_path: Path) -> None:
     recipe = load_recipe("adadagrad", group=4, start=3, most=9, eta=0.7)
     lines = run(recipe, tmp_path / "whole", steps=6)
@@ -136,6 +137,7 @@ def test_a_step_has_as_many_prompts_as_the_last_ones_noise_asks_for_and_resumes_
     assert [line["budget/groups"] for line in again] == [line["budget/groups"] for line in lines]
 
 
+@pytest.mark.papers("ppo_million")
 def test_a_wider_step_makes_more_updates_of_the_same_size(tmp_path: Path) -> None:
     recipe = load_recipe("ppo_million", environments="8, 16 at 2", minibatch=8, eta=0, group=2)
     lines = run(recipe, tmp_path / "run", steps=4)
@@ -155,6 +157,7 @@ def test_the_norm_test_grows_only_where_noise_drowns_the_gradient() -> None:
         norm_test(1.0, 16, 0.0, 64)
 
 
+@pytest.mark.papers("adadagrad", "vcpo")
 def test_what_cannot_be_measured_together_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainError, match="both say how large an update is"):
         TrainConfig(optim=Optim(minibatches=2, minibatch_prompts=4))

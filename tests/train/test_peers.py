@@ -38,6 +38,7 @@ def weights(folder: Path) -> dict[str, torch.Tensor]:
     return load_model(folder).model.state_dict()
 
 
+@pytest.mark.papers("mars2")
 def test_both_learn_and_differ_in_the_end_and_a_resumed_run_is_the_same(tmp_path: Path) -> None:
     whole = run(tmp_path / "whole", 4)
     run(tmp_path / "parts", 2)
@@ -54,6 +55,7 @@ def test_both_learn_and_differ_in_the_end_and_a_resumed_run_is_the_same(tmp_path
         assert any(not torch.equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.papers("mars2")
 def test_a_peer_that_is_not_trained_stays_as_it_is(tmp_path: Path) -> None:
     lines = run(tmp_path / "run", 2, train_peer=False)
     assert not any(key.startswith("peer/") for line in lines for key in line)
@@ -72,6 +74,7 @@ def test_an_action_teaches_the_policy_that_wrote_it() -> None:
     assert per_node[1].tolist() == [1, 1, 1, 0, 0, 1, 1]
 
 
+@pytest.mark.papers("mars2")
 def test_ratios_of_whole_paths_are_refused() -> None:
     mars2, gspo = load_recipe("mars2").build(), load_recipe("gspo").build()
     check_peers(mars2)

@@ -83,6 +83,7 @@ def test_a_tree_beyond_the_budget_is_one_micro_batch_in_pieces() -> None:
     assert torch.allclose(flat(whole.policy.model), flat(parts.policy.model), atol=2e-6)
 
 
+@pytest.mark.papers("vcpo")
 def test_objectives_path_by_path_refuse_pieces() -> None:
     from rolltree.recipe.registry import load_recipe
 

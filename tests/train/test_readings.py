@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
-from random import Random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,8 +17,6 @@ from rolltree.credit.registry import load_credit
 from rolltree.policy.language import LanguagePolicy
 from rolltree.recipe.registry import load_recipe
 from rolltree.replay.buffer import Recall
-from rolltree.task.nano import play
-from rolltree.task.registry import load_task
 from rolltree.testing.forests import episodes
 from rolltree.training.backward import DivergedError
 from rolltree.training.config import Optim
@@ -30,7 +24,6 @@ from rolltree.training.loop import RunEvent
 from rolltree.training.readings import Critic, make_readings
 from rolltree.tree import Tree
 from rolltree.tree.table import Table, table
-from rolltree_papers.hiper import SubgoalTurns
 from tests.train.toy import KNOBS, Early, timeless, tiny_policy
 
 
@@ -134,6 +127,7 @@ def test_an_outcome_that_comes_back_is_counted_once(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.papers("mssr")
 def test_the_memory_forgets_faster_the_further_the_policy_moves(tmp_path: Path) -> None:
     """ρ stood at 0.96 whatever happened: nobody told the store how far the policy had moved."""
     told = {}
@@ -178,6 +172,7 @@ def test_a_critic_learns_the_returns_it_is_shown_and_leaves_the_policy_alone() -
     assert isinstance(whole.trunk, LanguagePolicy)
 
 
+@pytest.mark.papers("ace", "mssr")
 @pytest.mark.parametrize("name", ["ace", "ppo", "mssr"])
 def test_resuming_goes_on_with_the_same_reference_and_critic(name: str, tmp_path: Path) -> None:
     knobs = {**KNOBS, "eval_every": 0, "lr": 1e-2}
@@ -189,46 +184,3 @@ def test_resuming_goes_on_with_the_same_reference_and_critic(name: str, tmp_path
         assert torch.equal(a, b)
     if name == "ppo":
         assert whole.last("train")["optim/critic_loss"] > 0
-
-
-def test_switch_subgoal_and_action_have_advantages_of_their_own(tmp_path: Path) -> None:
-    """HiPER on turns that follow its grammar: three channels, and V_low read where the action begins."""
-    task = load_task("spoken:grid", level=1)
-    items = list(islice(task.items("train"), 3))
-    trees: list[Tree] = []
-    codec = tiny_policy().codec
-    for item in items:
-        tree = Tree(item.id, codec.encode(item.prompt), item=item.id)
-        for seed in (0, 1):
-            played = asyncio.run(play(task, item, Random(seed), 0.5))  # type: ignore[arg-type]
-            here = tree.root
-            for who, text in played.turns:
-                here = tree.extend(here, codec.encode(text), role=who, status="done")
-                if who == "policy":
-                    here.logp = np.zeros(len(here), np.float32)
-            here.finish = "stop"
-            here.scores["reward"] = float(seed)
-        trees.append(tree)
-    strategy = SubgoalTurns()
-    for tree in trees:
-        for node in tree:
-            if node.trainable and len(node):
-                strategy._mark(tree, node, SimpleNamespace(task=task, codec=codec))  # type: ignore[arg-type]
-    view = table(trees)
-    readings = make_readings(load_credit("hiper"), tiny_policy().model, Optim())
-    torch.nn.init.normal_(readings.critic.head.weight)  # type: ignore[union-attr]
-    readings.write(view, 512, LanguagePolicy(tiny_policy().model))
-    assert any(n.scores["value_low"] != n.scores["value_high"] for n in view.nodes if n.trainable and len(n))
-    assert all(n.scores["value_term"] == n.scores["value_high"] for n in view.nodes if n.trainable and len(n))
-    action = load_credit("hiper", whiten=False)(view).action
-    assert action is not None
-    for row, node in enumerate(view.nodes):
-        if not (node.trainable and len(node)):
-            continue
-        own = action[view.start[row] : view.start[row] + view.length[row]]
-        text, spans = codec.decode(node.actions), node.notes["spans"]
-        assert [text[slice(*spans[name])][0] for name in spans] == ["[", "{", "("]
-        values = {name: set(own[slice(*spans[name])].tolist()) for name in spans}
-        assert all(len(found) == 1 for found in values.values()), "one number for each span, tags included"
-        assert len({next(iter(found)) for found in values.values()}) > 1
-        assert (values["subgoal"] == {0.0}) == (node.scores["switch"] == 0.0), "a kept subgoal is not credited anew"

@@ -107,9 +107,10 @@ def test_what_follows_a_fallback_is_kept_and_the_damaged_ones_go(tmp_path: Path)
     assert run(tmp_path / "run", steps=5, resume=True).last("train")["step"] == 5
 
 
+@pytest.mark.papers("latr")
 def test_knobs_that_are_functions_are_the_same_in_another_process() -> None:
-    told = "import json; from rolltree_papers.latr import Latr; from rolltree.training.run import plain; "
-    told += "print(json.dumps(Latr().build(), default=plain, sort_keys=True))"
+    told = "import json; from rolltree.recipe.registry import load_recipe; from rolltree.training.run import plain; "
+    told += "print(json.dumps(load_recipe('latr').build(), default=plain, sort_keys=True))"
     command = [sys.executable, "-c", told]
     here, there = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
     assert "similarity" in here

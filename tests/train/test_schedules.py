@@ -56,6 +56,7 @@ def written(trees: tuple[Tree, ...]) -> list[Any]:
     return [(t.id, [(n.actions.tolist(), n.usage, n.scores.get("reward")) for n in t]) for t in trees]
 
 
+@pytest.mark.papers("april")
 def test_recalled_trees_teach_beside_those_of_a_schedule(tmp_path: Path) -> None:
     recipe = replace(load_recipe("grpo").build(), recall=Recall(share=0.5, window=1))
     plain, before = run(tmp_path / "plain", "", recipe, steps=5)
@@ -81,6 +82,7 @@ def test_old_tokens_are_told_apart_and_weighed(tmp_path: Path) -> None:
     assert last["rollout/scheduled/submitted"] == under_way
 
 
+@pytest.mark.papers("april")
 def test_partials_are_carried_first_served_and_trained(tmp_path: Path) -> None:
     done, seen = run(tmp_path / "run", "april")
     lines = done.metrics
@@ -96,6 +98,7 @@ def test_partials_are_carried_first_served_and_trained(tmp_path: Path) -> None:
     assert all("rollout/slow_trained" in line for line in lines[2:])
 
 
+@pytest.mark.papers("april")
 def test_april_is_repeatable_on_the_embedded_engine(tmp_path: Path) -> None:
     runs = []
     for name in "ab":
@@ -108,6 +111,7 @@ def test_april_is_repeatable_on_the_embedded_engine(tmp_path: Path) -> None:
     assert max(line.get("rollout/resumed", 0.0) for line in one.metrics) > 0
 
 
+@pytest.mark.papers("april", "dart")
 @pytest.mark.parametrize("schedule", ["april", "dart"])
 def test_killed_while_it_trains_and_resumed(tmp_path: Path, schedule: str) -> None:
     out = tmp_path / "killed"

@@ -77,6 +77,7 @@ def test_what_waits_survives_an_interruption(tmp_path: Path, parts: Parts | None
         assert torch.equal(a, b)
 
 
+@pytest.mark.papers("remix")
 def test_recalled_trees_teach_beside_fresh_ones(tmp_path: Path) -> None:
     remix = load_recipe("remix", share=0.5, window=1, phase="mixed, fresh at 4")
     done = run(remix, tmp_path / "run", steps=6)
@@ -124,6 +125,7 @@ def test_a_negative_wait_is_refused(tmp_path: Path) -> None:
         run("grpo", tmp_path / "run", staleness=-1)
 
 
+@pytest.mark.papers("dots")
 def test_dots_replays_whole_groups_as_they_were_sampled(tmp_path: Path) -> None:
     """Half of a batch are groups of the last two steps that had variance, with the versions they were written under."""
     parts = replace(load_recipe("dots", group=4, pool=8, references=2).build())
@@ -145,6 +147,7 @@ def test_dots_replays_whole_groups_as_they_were_sampled(tmp_path: Path) -> None:
     assert any("weight" in key or "ratio" in key for key in lines[-1])
 
 
+@pytest.mark.papers("guide")
 def test_an_arm_that_only_some_batches_need_is_told_with_all(tmp_path: Path) -> None:
     """Of the four batches before the first update some have prompts that fail altogether and get a hint."""
     done = rolltree.train(

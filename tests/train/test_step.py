@@ -226,6 +226,7 @@ def test_the_learning_rate_warms_up() -> None:
     assert rates == [0.25, 0.5, 0.75, 1.0, 1.0]
 
 
+@pytest.mark.papers("bapo", "hapo")
 @pytest.mark.parametrize("name", ["bapo", "hapo", "gpg", "kl_cov"])
 def test_statistics_of_a_step_do_not_depend_on_how_it_is_split(name: str) -> None:
     """Bounds, scales and selections are fixed over all micro-batches before the first backward."""

@@ -49,6 +49,9 @@ CASES: list[tuple[str, dict[str, Any], Early]] = [
 ]
 
 
+@pytest.mark.papers(
+    "aepo", "arpo", "cleaner", "echo", "ets", "ettrl", "latr", "mars2", "poly_ppo", "reex_sql", "rose", "treeps_rag"
+)
 @pytest.mark.parametrize(("name", "knobs", "task"), CASES, ids=[f"{c[0]}-{i}" for i, c in enumerate(CASES)])
 def test_a_few_real_steps(name: str, knobs: dict[str, Any], task: Early, tmp_path: Path) -> None:
     torch.set_num_threads(1)

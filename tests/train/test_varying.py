@@ -61,11 +61,13 @@ def test_the_step_uses_the_credit_and_objective_of_its_step(tmp_path: Path) -> N
     assert taught[3] <= taught[0] / 2 + 8
 
 
+@pytest.mark.papers("dars")
 def test_a_controls_knobs_vary_too() -> None:
     recipe = Steered(load_recipe("grpo"), "dars", {"schedule": "even, hard at 3"})
     assert [compose(recipe, step).control.schedule for step in (0, 3)] == ["even", "hard"]  # type: ignore[attr-defined]
 
 
+@pytest.mark.papers("hapo", "remix", "rorecomp")
 @pytest.mark.parametrize(
     "recipe",
     [
@@ -106,6 +108,7 @@ def test_what_fits_at_first_and_not_later_is_refused_before_the_first_token(tmp_
         run(load_recipe("grpo", group="many"), tmp_path / "b")
 
 
+@pytest.mark.papers("hapo")
 def test_hapo_tempers_by_the_last_steps_entropies(tmp_path: Path) -> None:
     tempered: list[set[float]] = []
 
@@ -120,6 +123,7 @@ def test_hapo_tempers_by_the_last_steps_entropies(tmp_path: Path) -> None:
     assert tempered[1:] == [{line["policy/log_entropy_pivot"]} for line in lines[:2]]
 
 
+@pytest.mark.papers("remix")
 def test_remix_replaces_its_base_once_and_then_is_on_policy() -> None:
     course = Course(load_recipe("remix"))
     at = {percent: course.at(percent, {OVER: percent / 100}) for percent in (0, 24, 25, 33, 49, 50, 99)}
@@ -131,6 +135,7 @@ def test_remix_replaces_its_base_once_and_then_is_on_policy() -> None:
     assert "previous" not in at[50].objective.needs
 
 
+@pytest.mark.papers("remix")
 def test_the_anchor_moves_where_its_name_changes(tmp_path: Path) -> None:
     """The reference's KL begins anew at the switch: 0 on the first step after it."""
     recipe = load_recipe("remix", phase="mixed, fresh at 3", mixing=1.0, beta=0.1)
@@ -141,6 +146,7 @@ def test_the_anchor_moves_where_its_name_changes(tmp_path: Path) -> None:
     assert kl[4] > 0
 
 
+@pytest.mark.papers("conciser", "d3s", "latr")
 def test_the_papers_stages_and_ramps_are_the_defaults() -> None:
     shares = [compose(load_recipe("d3s"), step).credit.leaves for step in (0, 50, 100)]  # type: ignore[attr-defined]
     assert shares == pytest.approx([0.25, 0.5, 0.75])
@@ -162,6 +168,7 @@ def default_run(name: str) -> list[Parts]:
     return [course.at(step, {OVER: step / steps}) for step in range(steps)]
 
 
+@pytest.mark.papers("arise", "brorl", "conciser", "remix")
 def test_a_default_run_pays_for_brevity_and_replaces_references() -> None:
     assert [len(parts.shapers) for parts in default_run("conciser")] == [0] * 60 + [1] * 40
     assert len({parts.anchor for parts in default_run("brorl")}) == 4
@@ -179,6 +186,7 @@ def test_the_loop_goes_by_how_much_of_the_run_is_over(end: dict[str, int], tmp_p
     assert len({line["rollout/group_size"] for line in lines}) == 2
 
 
+@pytest.mark.papers("brorl")
 def test_brorl_replaces_its_reference_in_a_short_run_too(tmp_path: Path) -> None:
     recipe = load_recipe("brorl", group=4, rounds=1)
     lines = [line for line in run(recipe, tmp_path / "run", steps=8).metrics if line["kind"] == "train"]

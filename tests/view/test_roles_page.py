@@ -28,6 +28,7 @@ def search(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.papers("tmas")
 def test_every_side_tree_is_found_with_what_it_is_about(search: Path) -> None:
     archive = open_forest(search / "forests" / "step=1")
     trees = {tree.id: tree for tree in load(search / "forests" / "step=1")}
@@ -59,6 +60,7 @@ def test_notes_of_other_programs_are_no_roles(tmp_path: Path) -> None:
     assert in_sight({"references": 3}) == in_sight({}) == []
 
 
+@pytest.mark.papers("tmas")
 def test_from_a_rollout_to_its_judge_and_back(started: Callable[..., Viewer], browser: Any, search: Path) -> None:
     viewer = started(search)
     page = browser.new_page(viewport={"width": 1280, "height": 900})

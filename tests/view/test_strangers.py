@@ -148,6 +148,7 @@ def test_registered_tasks_and_data_near_by_are_taken_from_stored_files(place: Pa
     assert names.task(f"jsonl:{place}/run/items.jsonl")
 
 
+@pytest.mark.papers("mssr")
 @pytest.mark.parametrize("change", [
     {"parts": {"name": "{own}:Mine"}}, {"recipe": {"use_credit": "{own}:Credit(x=1)"}},
     {"recipe": {"use_credit": "entropy_bonus(base='{own}:Credit')"}}, {"recipe": {"use_answers": "{own}:Credit"}},

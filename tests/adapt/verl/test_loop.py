@@ -140,6 +140,7 @@ def test_a_broken_server_gives_no_output_and_no_zero():
     assert outputs_of(server, recipe="grpo") == []
 
 
+@pytest.mark.papers("latr")
 def test_what_cannot_be_joined_is_refused():
     with pytest.raises(AdaptError, match="scores='sum' must be"):
         loop_of(Server(), scores="sum")

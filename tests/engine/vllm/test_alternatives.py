@@ -29,6 +29,7 @@ def best(prefix, actions, count):
     return torch.log_softmax(LOADED.model(tokens).logits[0].double(), -1)[len(prefix) - 1 : -1].topk(count, -1)
 
 
+@pytest.mark.papers("arpo", "latr")
 def test_forks_read_the_policy_whatever_is_sampled(run, monkeypatch):
     monkeypatch.setattr(sys.modules["rolltree.engine.vllm.start"], "SMALL", 0)
 

@@ -14,8 +14,6 @@ import pytest
 
 from rolltree.control.ledger import Budget, Limits
 from rolltree.credit.registry import load_credit
-from rolltree.engine.tabular import TabularEngine
-from rolltree.filter.parts import Flawed
 from rolltree.generate.hand import Hand
 from rolltree.generate.independent import Independent
 from rolltree.generate.judge.cached import Cached
@@ -23,17 +21,15 @@ from rolltree.generate.judge.calibration import auc, brier, compared, correlatio
 from rolltree.generate.judge.engine_judges import Likelihood
 from rolltree.generate.judge.measured import MeasuredJudge
 from rolltree.generate.judge.panel import Fitted, Panel, aggregated, dawid_skene, fit
-from rolltree.generate.judge.protocol import Entry, JudgeError, Opinion, Question, at_once, entries, number_in, word_in
+from rolltree.generate.judge.protocol import Entry, JudgeError, Opinion, Question, at_once, number_in, word_in
 from rolltree.generate.judge.votes import Votes
 from rolltree.generate.judged import JUDGED, Judged, JudgedAgainst, graded
-from rolltree.generate.runner import grow, open_hand
+from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
-from rolltree.task.protocol import Item
 from rolltree.testing.forests import flat
-from rolltree.testing.tiny import CODEC, SpellTask, tiny_engine
+from rolltree.testing.tiny import SpellTask, tiny_engine
 from rolltree.tree import Forest
 from rolltree.tree.table import table
-from rolltree_papers.fapo import FirstError, steps_of
 
 
 @dataclass(frozen=True)
@@ -156,11 +152,6 @@ def test_a_choice_is_one_of_the_words_as_a_word_of_its_own(text: str, want: int 
     assert word_in(text, ("A", "B")) == want
 
 
-def test_steps_of_an_answer() -> None:
-    assert steps_of("a,b,c", ",") == ["a,", "b,", "c"]
-    assert steps_of("a,", ",") == ["a,"]
-
-
 # -- calibration ---------------------------------------------------------------------------------------------------
 
 
@@ -229,33 +220,7 @@ def test_verdicts_against_one_of_the_tree_are_those_of_both_orders() -> None:
     assert load_credit("pairwise", skew=1.0)(table([t for t in asked if "/" not in t.id])).leaf is not None
 
 
-def test_the_first_unlikely_step_is_found_by_the_policy_itself_and_marks_a_flaw() -> None:
-    letters = "ab,cd"
-
-    def likes(prefix: tuple[int, ...]) -> list[float]:
-        """Letters in the order of "ab,cd", each 0.96 where it stands."""
-        said = CODEC.decode(prefix)[2:]
-        row = [0.002] * 27
-        at = CODEC.alphabet.find(letters.replace(",", "y")[len(said) : len(said) + 1] or "!")
-        row[at] = 0.948
-        return row
-
-    async def run() -> Hand:
-        hand = open_hand(TabularEngine(likes, CODEC), SpellTask())
-        hand = hand.on(hand.plant(Item("q", "qq", "a")))
-        leaves = [hand.tree.extend(0, CODEC.encode(text), status="done") for text in ("abycd", "abyxd", "xbycd")]
-        judge = FirstError("y", 0.5)
-        said = await hand.judge(judge, [entries(hand, leaves)], about="steps")
-        assert said == [[1.0, 0.5, 0.0]]
-        for leaf, grade in zip(leaves, said[0] or (), strict=True):
-            leaf.scores |= {"reward": 1.0, JUDGED: grade}
-        Flawed(JUDGED)(hand.tree, 8)
-        return hand
-
-    hand = asyncio.run(run())
-    assert [leaf.scores["flawed"] for leaf in hand.tree.leaves()] == [0.0, 1.0, 1.0]
-
-
+@pytest.mark.papers("brpo", "fapo")
 @pytest.mark.parametrize("name", ["fapo", "brpo"])
 def test_recipes_take_a_frozen_copy_as_their_judge(name: str) -> None:
     parts = load_recipe(name, judge="likelihood").build()

@@ -13,15 +13,12 @@ from rolltree.engine.tabular import Letters, TabularEngine
 from rolltree.filter.parts import weighed
 from rolltree.filter.shaping import REBUTTAL, REPLY, RewardError
 from rolltree.generate.independent import Independent
-from rolltree.generate.judge.measured import MeasuredJudge
-from rolltree.generate.judge.protocol import Entry, Judge, JudgeError, at_once
-from rolltree.generate.judged import judged_parts
+from rolltree.generate.judge.protocol import Entry, Judge, at_once
 from rolltree.generate.roles import is_side
 from rolltree.generate.runner import grow
 from rolltree.recipe.registry import load_recipe
 from rolltree.testing.forests import flat
-from rolltree.testing.tiny import SpellTask, tiny_engine
-from rolltree_papers.rebuttal_agent import Blocks, Unlike, Within
+from rolltree.testing.tiny import SpellTask
 
 PRINTABLE = string.printable
 """What judges are asked in."""
@@ -32,40 +29,6 @@ def said(judge: Judge, *texts: str) -> list[float]:
     questions = [[Entry(tree, tree.leaves()[0], text)] for text in texts]
     opinions = at_once(judge(None, questions, np.random.default_rng(0)), "test")  # type: ignore[arg-type]
     return [opinion[0] for opinion in opinions if opinion is not None]
-
-
-def test_blocks_stand_once_in_order_and_alone() -> None:
-    judge = Blocks(("A", "B"))
-    right = "<A>x</A>\n<B>y</B>"
-    assert said(judge, right, f" {right}\n") == [1.0, 1.0]
-    wrong = "<B>y</B><A>x</A>", right + right, right + " more", "<A> </A><B>y</B>", "<A>x</A>", ""
-    assert said(judge, *wrong) == [0.0] * len(wrong)
-
-
-def test_a_missing_block_is_an_abstention_and_distance_is_from_the_nearest() -> None:
-    far = Unlike(("thank you", "we will"))
-    assert said(far, "we will") == [0.0]
-    assert said(far, "xxxx") == [1.0]
-    inner = said(Within("B", far), "<A>zzz</A><B>thank you</B>", "thank you", "<B>qq</B>")
-    assert inner[0] == 0.0
-    assert np.isnan(inner[1])
-    assert inner[2] == 1.0
-    with pytest.raises(JudgeError, match="asks an engine"):
-        said(Unlike(("{prompt}",)), "x")
-    with pytest.raises(JudgeError, match="at least one text"):
-        Unlike(())
-
-
-def test_judges_write_scores_of_their_own() -> None:
-    task = SpellTask()
-    judges: dict[str, Judge] = {"same": MeasuredJudge("reward"), "blocks": Blocks(("A",))}
-    forest = asyncio.run(
-        grow(judged_parts(Independent(4), judges), tiny_engine(), task, islice(task.items("train"), 2))
-    )
-    leaves = [leaf for tree in forest for leaf in tree.leaves()]
-    assert [leaf.scores["same"] for leaf in leaves] == [leaf.scores["reward"] for leaf in leaves]
-    assert {leaf.scores["blocks"] for leaf in leaves} == {0.0}
-    assert not any("judge" in leaf.scores for leaf in leaves)
 
 
 def test_weights_leave_parts_out_and_gates_shut() -> None:
@@ -84,6 +47,7 @@ def test_weights_leave_parts_out_and_gates_shut() -> None:
         weighed(REPLY, {part.name: 0.0 for part in REPLY.parts})
 
 
+@pytest.mark.papers("misinfo_correct", "rebuttal_agent", "slideforge")
 @pytest.mark.parametrize(
     ("name", "knobs", "parts"),
     [
@@ -110,6 +74,7 @@ def test_a_frozen_copy_measures_every_part_that_the_reward_weighs(name: str, kno
         assert "outcome" in leaf.scores
 
 
+@pytest.mark.papers("misinfo_correct", "rebuttal_agent", "slideforge")
 @pytest.mark.parametrize("name", ["misinfo_correct", "rebuttal_agent", "slideforge"])
 def test_with_a_verifier_nothing_is_asked(name: str) -> None:
     parts = load_recipe(name, judge="verifier").build()

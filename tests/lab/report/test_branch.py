@@ -1,6 +1,7 @@
 """The tree of a page: which one is chosen, what it says, and that texts in it stay text."""
 
 import numpy as np
+import pytest
 
 from rolltree.compare.report import Page, html
 from rolltree.compare.report.branch import chosen_tree
@@ -29,6 +30,7 @@ def decode(actions):
     return bytes(actions.tolist()).decode()
 
 
+@pytest.mark.papers("arpo")
 def test_the_tree_that_forks_below_its_prompt_into_right_and_wrong_is_shown(tmp_path):
     save_step([grown("old", deep=True)], tmp_path / "forests", 1)
     forest = [grown("flat", deep=False), grown("same", deep=True, rewards=(1.0, 1.0)), grown("mixed", deep=True)]

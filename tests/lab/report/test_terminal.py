@@ -87,6 +87,7 @@ ROWS = [
 ]
 
 
+@pytest.mark.papers("arpo")
 @pytest.mark.parametrize("width", [80, 120])
 def test_every_number_of_a_table_stands_whole_on_a_screen(width):
     out = io.StringIO()

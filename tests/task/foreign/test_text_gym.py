@@ -15,7 +15,6 @@ from rolltree.task.data.chat import Chat
 from rolltree.task.protocol import spoken_by
 from rolltree.task.registry import load_task
 from rolltree.testing import task as contract
-from rolltree_papers.poly_ppo import Vines
 from tests.task.data.toy import CHATML, LLAMA, tokenizer
 from tests.task.foreign.worlds import scripted
 
@@ -75,18 +74,6 @@ def test_a_discrete_environment_is_played_by_the_names_of_its_actions():
     numbered = load_task(LAKE, opens="<", closes=">")
     replies, _, _ = asyncio.run(contract.perform(numbered, item, [f"I go <{MOVES.index(m)}>" for m in WAY]))
     assert replies[-1].reward == 1
-
-
-def test_a_tree_forks_in_mid_episode_and_every_branch_has_an_environment_of_its_own():
-    task = load_task("gym:Guess-v0")
-    item = next(task.items("train"))
-    env = Guess()
-    env.reset(seed=item.answer)
-    said = {item.prompt.strip(): "abc", "no": env.word}
-    forest = asyncio.run(grow(Vines(), scripted(lambda seen: said[seen[-1]]), task, [item]))
-    leaves = [leaf for _, leaf in forest.leaves()]
-    assert len(leaves) > 2
-    assert {(leaf.status, leaf.scores["reward"]) for leaf in leaves} == {("done", 1.0)}
 
 
 REGISTERS = """

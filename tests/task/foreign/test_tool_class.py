@@ -12,14 +12,12 @@ from rolltree.errors import RolltreeError
 from rolltree.generate.independent import Independent
 from rolltree.generate.runner import grow, open_hand
 from rolltree.generate.setting import Patience
-from rolltree.generate.strategy import NeedsError
 from rolltree.task.foreign.calls import CallError, Lines, Tagged
 from rolltree.task.foreign.parts import UnscorableError
 from rolltree.task.foreign.tool_class import ToolClass, tools_of
 from rolltree.task.items import TaskError
 from rolltree.task.registry import load_task
 from rolltree.testing import task as contract
-from rolltree_papers.poly_ppo import Vines
 from tests.task.foreign.worlds import Counter, Locked, scripted
 
 ROWS = [{"prompt": "", "goal": n, "split": "train" if n % 4 else "test"} for n in range(1, 25)]
@@ -81,18 +79,6 @@ def test_instances_are_built_once_and_reset_often():
         assert {leaf.scores["reward"] for _, leaf in forest.leaves()} == {1.0}
     del forest
     assert Locked.built <= 4, f"{Locked.built} instances for two rollouts at a time"
-
-
-def test_strategies_that_need_snapshots_are_refused_where_environments_cannot_be_copied():
-    said = {"count to 3": "add 1", "at 1": "add 1", "at 2": "add 1", "at 3": "stop"}
-    engine = scripted(lambda seen: said[seen[-1]])
-    copied, replayed = lines(Counter), lines(Locked)
-    forest = asyncio.run(grow(Vines(), engine, copied, [item_of(copied, 3)]))
-    assert all(leaf.status == "done" for _, leaf in forest.leaves())
-    with pytest.raises(NeedsError, match="'snapshot', which the environments of 'trl:Locked'"):
-        asyncio.run(grow(Vines(), engine, replayed, [item_of(replayed, 3)]))
-    with pytest.raises(TaskError, match="Locked cannot be copied"):
-        lines(Locked, snapshots="copy")
 
 
 def test_a_fork_of_a_replayed_episode_goes_its_own_way_from_the_same_place():
