@@ -225,7 +225,9 @@ def main() -> None:
     text = page(found)
     print(text, end="")
     if asked.page is not None:
-        asked.page.write_text(text, encoding="utf-8")
+        way_too = ["--way"] if asked.way else []
+        words = " ".join(["python benchmarks/house.py", *asked.commits, *way_too, "--page", str(asked.page)])
+        asked.page.write_text(f"# Size and shape of the code\n\nWritten by `{words}`.\n\n{text}", encoding="utf-8")
 
 
 if __name__ == "__main__":
