@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rolltree.generate.branches import BranchError
 from rolltree.latents.flow import load_flow
 from rolltree.recipe.recipe import RecipeError
 from rolltree.training.config import LoraKnobs, TrainError
@@ -36,7 +37,7 @@ def test_what_a_denoiser_cannot_do_is_refused(tmp_path: Path) -> None:
         train("grpo", tiny_loaded(), "arithmetic", out=tmp_path / "c", quiet=True, config=_config())
     with pytest.raises(Exception, match="writes tokens"):
         train(BRANCH, "nano", "digits", out=tmp_path / "d", quiet=True, config=_config())
-    with pytest.raises(RecipeError, match="no steps"):
+    with pytest.raises(BranchError, match="no steps"):
         BranchGrpo(splits="0,x").build()
     with pytest.raises(RecipeError, match="one leaf"):
         BranchGrpo(splits="", first=1).build()

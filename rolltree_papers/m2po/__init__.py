@@ -28,7 +28,8 @@ class M2po:
         "training on rollouts 256 updates old matches on-policy training for 1.7B to 32B models",
         ("objective",), "grpo",
         Evidence("pass@1", "grpo", least=0.04, task="regime:stale8", seeds=6),
-        needs=(Need.staleness,), counter=Counter("policy/rejected"),
+        # A share of counted tokens: exactly 0 where none is rejected, and the paper rejects few.
+        needs=(Need.staleness,), counter=Counter("policy/rejected", least=1e-6),
     )  # fmt: skip
     group: int = 8
     threshold: float = 0.04

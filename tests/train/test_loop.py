@@ -91,6 +91,7 @@ def test_a_run_folder_tells_what_happened(tmp_path: Path) -> None:
     names = {p.name for p in run.path.iterdir()}
     assert names == {
         "README.md",
+        "acted.json",
         "config.json",
         "prompt.json",
         "metrics.jsonl",
