@@ -47,7 +47,7 @@ def own_file(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except BaseException as error:
         del sys.modules[name]
-        if isinstance(error, Exception):
+        if isinstance(error, Exception | GeneratorExit):
             raise OwnFileError(f"{path} cannot be imported: {raised(error, str(whole))}") from error
         if isinstance(error, SystemExit):  # else the whole program would end, with the code of the file
             raise OwnFileError(
@@ -62,7 +62,7 @@ def member(module: Any, name: str, where: object) -> Any:
     """What a module of somebody's holds under a name; MISSING where it holds nothing of it."""
     try:
         return getattr(module, name, MISSING)
-    except Exception as error:  # a module may have a __getattr__ of its own
+    except (Exception, SystemExit, GeneratorExit) as error:  # a module may have a __getattr__ of its own
         raise OwnFileError(f"{where} does not give {name!r}: {raised(error)}") from error
 
 

@@ -95,6 +95,8 @@ def _answered(who: str, act: Callable[[], int]) -> int:
         sys.stderr.close()
         return 0
     except Exception as error:
+        if isinstance(error.__cause__, KeyboardInterrupt):  # Python wraps it where a class is being made
+            raise error.__cause__ from None
         print(f"{who}: {visible(_sentence(error))}", file=sys.stderr)
         return 2
 

@@ -11,7 +11,7 @@ import math
 import shlex
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -286,7 +286,7 @@ def main(config: CompareConfig, runner: Runner | None = None, console: Console |
         print(json.dumps(as_json(result)))
     else:
         print_page(shown, out)
-        _say_acts(list(acts(result).values())[1:], out)
+        _say_acts(list(acts(result).values())[1:], {flat_label(arm.label) for arm in result.arms}, out)
         out.print(f"\nreport  {report}\ndata    {config.out / 'compare.json'}", highlight=False, markup=False)
     return 0 if len(result.seeds) == config.seeds else 130
 
@@ -306,10 +306,11 @@ def coming_back(chosen: Sequence[Arm]) -> tuple[tuple[Arm, ...], str]:
     )
 
 
-def _say_acts(found: Sequence[Acted], out: Console) -> None:
-    """Whether the mechanism of each arm beside the baseline acted."""
+def _say_acts(found: Sequence[Acted], controls: Collection[str], out: Console) -> None:
+    """Whether the mechanism of each arm beside the baseline acted; a flat control is there because it does not."""
     for each in found:
-        out.print(str(each), style="" if each.acted else "yellow", highlight=False, markup=False)
+        if each.acted or each.recipe not in controls:
+            out.print(str(each), style="" if each.acted else "yellow", highlight=False, markup=False)
 
 
 def _met(chosen: Sequence[Arm], console: Console) -> tuple[Arm, ...]:

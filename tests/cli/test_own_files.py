@@ -16,6 +16,7 @@ RAISES = {
     "an error without words": ("raise KeyError\n", "KeyError (own.py line 1)"),
     "many lines": ("raise ValueError('one\\n two\\n\\n three')\n", "ValueError: one two three (own.py line 1)"),
     "an end": ("import sys\nsys.exit(3)\n", "leaves the program when it is imported"),
+    "an end of a generator": ("raise GeneratorExit\n", "GeneratorExit (own.py line 1)"),
     "no Python": ("def f(:\n", "invalid syntax (own.py, line 1)"),
     "a missing module": ("import nosuchmodule\n", "No module named 'nosuchmodule'"),
     "an assertion": ("assert False, 'so'\n", "AssertionError: so (own.py line 1)"),
@@ -69,6 +70,22 @@ def test_a_file_that_fails_when_it_is_imported_is_a_sentence_with_its_line(
     text = said(capsys, USES[use])
     assert "own.py" in text
     assert says in text
+
+
+@pytest.mark.parametrize("use", ["task", "agent"])
+def test_a_file_that_leaves_when_it_is_asked_for_a_name_is_a_sentence(
+    here: Path, capsys: pytest.CaptureFixture[str], use: str
+) -> None:
+    (here / "own.py").write_text("def __getattr__(name): raise SystemExit('so')\n")
+    assert "own.py" in said(capsys, USES[use])
+
+
+@pytest.mark.parametrize("error", ["ImportError('x\\ny')", "SyntaxError", "StopIteration", "ValueError('a\\n\\nb')"])
+def test_an_agent_that_fails_before_it_asks_is_a_sentence(
+    here: Path, capsys: pytest.CaptureFixture[str], error: str
+) -> None:
+    (here / "own.py").write_text(f"def mine(item): raise {error}\n")
+    assert "the agent fails before it asks the policy anything" in said(capsys, USES["agent"])
 
 
 @pytest.mark.parametrize(("use", "code"), [("recipe", RECIPE), ("tool", TOOL)])

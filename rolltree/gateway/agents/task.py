@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from rolltree.errors import RolltreeError
 from rolltree.gateway.agents.door import Door, WaitingCall, serving_door
 from rolltree.gateway.agents.letters import Characters, characters
 from rolltree.gateway.agents.limits import PROCESSES, SCRATCH, AgentLimits
@@ -27,6 +28,7 @@ from rolltree.gateway.agents.running import AgentRun, Ended, agent_of
 from rolltree.gateway.answer import answer_of
 from rolltree.gateway.contexts import ContextPrompt, Contexts
 from rolltree.gateway.template import Plain, Template, template_of
+from rolltree.registry import raised
 from rolltree.task.data.chat import specials
 from rolltree.task.data.functions import MESSAGES
 from rolltree.task.foreign.episode import Episode, Foreign, Heard, Stable, unsaid
@@ -168,7 +170,12 @@ class AgentTask(Foreign):
 
     def open(self, env: Talk, item: Item) -> str:
         """Start the agent; its first call as the policy reads it."""
-        first = awaited(env.run.begin(_public(item), env.outside))
+        try:
+            first = awaited(env.run.begin(_public(item), env.outside))
+        except RolltreeError:
+            raise
+        except Exception as error:  # the agent's own; a rollout that meets it later is a failed one
+            raise TaskError(f"the agent fails before it asks the policy anything: {raised(error)}; mend it") from error
         if isinstance(first, Ended):
             raise TaskError(f"the agent ended without asking the policy anything about item {item.id!r}")
         env.contexts, env.ended, env.apart = Contexts(Characters(), self._template, characters), None, False

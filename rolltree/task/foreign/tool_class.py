@@ -56,7 +56,10 @@ class ToolClass(Foreign):
         self._render, self._answers = render, answers
         # A chat template's tags are special tokens, and part of what is heard.
         self.exact_text = render is not None or (isinstance(self.calls, Tagged) and self.calls != Tagged())
-        env = self.stable.take()
+        try:
+            env = self.stable.take()
+        except SystemExit as error:
+            raise TaskError(f"{name} leaves the program when one is made (sys.exit); let it raise an error") from error
         if not callable(getattr(env, "reset", None)):
             raise TaskError(f"{name}: {type(env).__name__} has no method reset, which begins an episode")
         if not self._rewards and not callable(getattr(env, "get_reward", None)):
