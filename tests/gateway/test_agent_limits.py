@@ -35,7 +35,7 @@ ask()
 def agent(tmp_path, body, **limits):
     script = tmp_path / "agent.py"
     script.write_text(HEAD + textwrap.dedent(body))
-    task = AgentTask(f"{sys.executable} {script}", task=NATIVE, **limits)
+    task = AgentTask(f"{sys.executable} {script}", task=NATIVE, **{"seconds": 300.0, **limits})
     ((tree, leaf),) = grown(tiny_engine(), task, Independent(1), items=1).leaves()
     return leaf, " ".join(e.why for e in tree.events)
 
